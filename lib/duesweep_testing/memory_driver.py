@@ -236,28 +236,28 @@ class MemoryJournal(Journal):
                 one.sweep_id,
                 one.started_at,
                 one.closed_at is not None,
+                one.owner is not None,
                 one.sealed_at,
                 one.command.name if one.command else None,
             )
             for one in list(self._store.sweeps.values())
         ]
 
-    def still_alive(self, sweep_id: UUID) -> bool:
-        """Whether another session is there for it; a settler keeps dead ones."""
+    def adopt(self, sweep_id: UUID) -> bool:
+        """A settler owns dead sweeps until it is the settler no more."""
         with self._store.changed:
             sweep = self._store.sweeps.get(sweep_id)
             if sweep is None or sweep_id in self._kept:
-                return False
-            if sweep.owner is not None:
                 return True
-            if self._store.settler is self:
-                sweep.owner = self._owner
-                self._kept.add(sweep_id)
-            return False
+            if sweep.owner is not None:
+                return False
+            sweep.owner = self._owner
+            self._kept.add(sweep_id)
+            return True
 
     def has_dead(self) -> bool:
         """Whether no session lives for a sweep that is not settled."""
-        return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
+        return any(not one.is_alive for one in self.unsettled())
 
     def seal(self, sweep_id: UUID) -> None:
         with self._store.changed:

@@ -280,8 +280,7 @@ def _counters(people: People) -> Iterator[Suspect]:
 def _journal(session: OperatorDriver, counted: LedgerCount) -> Iterator[Suspect]:
     """Unsettled work, at two looks: a driver may have ended between its row and lock."""
     work = (
-        (str(one.sweep_id), one.started_at, session.journal.still_alive(one.sweep_id))
-        for one in session.journal.unsettled()
+        (str(one.sweep_id), one.started_at, one.is_alive) for one in session.journal.unsettled()
     )
     old = list(judge_journal(work, counted.last_start))
     orphaned = session.people.orphaned_journal()

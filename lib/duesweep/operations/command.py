@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import inf
 from typing import NamedTuple
 from uuid import UUID
@@ -45,6 +46,7 @@ from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first,
 # Another settler has its lease for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0
 _MOST_FAILURES = 1_000
+_STILL_UNDOES = "Command {}, which restores, replays or discards messages of {}, has not ended yet"
 
 
 def given_by() -> str:
@@ -323,13 +325,10 @@ def _open(session: OperatorDriver, command: Command, patience: Patience) -> Swee
             return run
         if session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
             session.journal.delete_settled(run.sweep_id, is_in_ledger=False)
-        why = (
-            f"Command {other}, which restores, replays or discards messages of {session.source}, "
-            "has not ended yet"
-        )
-        if not patience.wait(lambda told=why: told):
+        told = partial(_STILL_UNDOES.format, other, session.source)
+        if not patience.wait(told):
             raise StoreError(
-                f"{why}, and this one has done nothing",
+                f"{told()}, and this one has done nothing",
                 advice="try again when that one has ended",
                 transient=True,
             )

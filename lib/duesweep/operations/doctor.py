@@ -263,8 +263,7 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
 
 def _unsettled(root: str, session: DriverSession) -> Iterator[Finding]:
     """A warning of results that the ledger has not got, and that no process brings there now."""
-    journal = session.journal
-    left = [one for one in journal.unsettled() if not journal.still_alive(one.sweep_id)]
+    left = [one for one in session.journal.unsettled() if not one.is_alive]
     if left:
         first = min(one.started_at for one in left)
         lacking = count_text(len(left), "sweep or command")

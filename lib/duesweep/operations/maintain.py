@@ -94,8 +94,7 @@ def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainRepor
 
 def _settle(session: OperatorDriver, ledger: Ledger) -> int:
     """How many sweeps and commands of dead drivers were settled."""
-    unsettled = [one.sweep_id for one in session.journal.unsettled()]
-    left = {sweep_id for sweep_id in unsettled if not session.journal.still_alive(sweep_id)}
+    left = {one.sweep_id for one in session.journal.unsettled() if not one.is_alive}
     settle_dead(session, ledger, Patience(_LOCK_SECONDS))
     return len(left - {one.sweep_id for one in session.journal.unsettled()})
 

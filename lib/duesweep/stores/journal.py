@@ -13,11 +13,14 @@ from duesweep.core.change import CommandName, UnsettledCommand
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A sweep or command whose outcomes the ledger may not have yet. `command` None: a sweep."""
+    """A sweep or command whose outcomes the ledger may not have yet. `is_alive`: a session
+    lives for it: its driver's, or its settler's. `command` None: a sweep.
+    """
 
     sweep_id: UUID
     started_at: datetime
     is_closed: bool
+    is_alive: bool
     sealed_at: datetime | None
     command: CommandName | None
 
@@ -58,10 +61,9 @@ class Journal(Protocol):
     def unsettled(self) -> Sequence[Unsettled]:
         """The source's sweeps and commands that are not settled, the oldest first. Cheap."""
 
-    def still_alive(self, sweep_id: UUID) -> bool:
-        """Whether another session lives for the sweep or command: its driver's, or its
-        settler's. If none does, and this session is the settler, only it may settle the sweep
-        until it is no more.
+    def adopt(self, sweep_id: UUID) -> bool:
+        """Take a dead sweep or command, as the settler: only this session may settle it until it is
+        the settler no more. False: another session lives for it.
         """
 
     def seal(self, sweep_id: UUID) -> None:

@@ -53,7 +53,7 @@ class Leases:
         is_taken = self._take(self._session, name, None)
         if not is_taken:
             other = self.holder(name)
-            if other is not None and _is_known_to_be_over(other):
+            if other is not None and not is_alive(other):
                 is_taken = self._take(self._session, name, other.holder)
         if is_taken:
             self._held.add(name)
@@ -74,11 +74,6 @@ class Leases:
         """Who has the lease: `holder`, `process`, `mark` and `taken_at`. None: it is free."""
         rows = self._session.rows("read_lease", name=name)
         return rows[0] if rows else None
-
-    def is_held(self, name: str) -> bool:
-        """Whether a session has the lease whose process is not known to be gone."""
-        other = self.holder(name)
-        return other is not None and not _is_known_to_be_over(other)
 
     def renew(self) -> None:
         """Renew this session's leases, if it is time."""
@@ -141,6 +136,8 @@ class Leases:
         self._renewed_at = self._clock.seconds()
 
 
-def _is_known_to_be_over(lease: Any) -> bool:
-    """Whether a lease is of no use any more, although its time is not over."""
-    return str(lease.holder) in _over_here or is_gone(lease.mark)
+def is_alive(lease: Any) -> bool:
+    """Whether there is a lease, and its session is not known to be lost, nor its process gone."""
+    if lease.holder is None or str(lease.holder) in _over_here:
+        return False
+    return not is_gone(lease.mark)

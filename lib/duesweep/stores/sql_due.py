@@ -48,9 +48,7 @@ class SqlDue(SqlPart, Due):
             return Work(None if first is None else aware(first) - _ROUNDING)
         if self._session.row("find_gone_attempts", source=self.source).found:
             return Work()
-        is_unsettled = any(
-            not self._journal.still_alive(one.sweep_id) for one in self._journal.unsettled()
-        )
+        is_unsettled = any(not one.is_alive for one in self._journal.unsettled())
         return Work(only_settles=True) if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> Upcoming:

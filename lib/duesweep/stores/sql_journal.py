@@ -11,7 +11,7 @@ from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.core.errors import StoreError, SweepClosedError
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
-from duesweep.stores.leases import settler_lease, sweep_lease
+from duesweep.stores.leases import is_alive, settler_lease, sweep_lease
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_sweeps import read_progress
 from duesweep.stores.summary import aware, summary_of
@@ -30,7 +30,6 @@ class SqlJournal(SqlPart, Journal):
         super().__init__(at)
         # Dead sweeps whose leases this session has taken.
         self._kept: set[UUID] = set()
-        self._is_settling = False
 
     # Who may settle, and which sweeps are dead.
 
@@ -41,11 +40,9 @@ class SqlJournal(SqlPart, Journal):
         if not leases.take(name):
             yield self._settler(name)
             return
-        self._is_settling = True
         try:
             yield None
         finally:
-            self._is_settling = False
             # They end by themselves. An error here would hide why the session ended.
             with suppress(StoreError):
                 while self._kept:
@@ -60,28 +57,26 @@ class SqlJournal(SqlPart, Journal):
         return f"Process {other.process}, with the lease since {other.taken_at:%F %T} UTC,"
 
     def unsettled(self) -> Sequence[Unsettled]:
+        """A sweep lives as long as a session has its lease."""
         return [
             Unsettled(
                 UUID(str(row.sweep_id)),
                 aware(row.started_at),
                 bool(row.is_closed),
+                is_alive(row),
                 aware(row.sealed_at) if row.sealed_at else None,
                 CommandName(row.command) if row.command else None,
             )
             for row in self._session.rows("unsettled_sweeps", source=self.source)
         ]
 
-    def still_alive(self, sweep_id: UUID) -> bool:
-        """Whether another session has its lease. A settler keeps the lease of a dead one."""
-        if sweep_id in self._kept:
-            return False
-        leases, name = self._at.leases, sweep_lease(sweep_id)
-        if not self._is_settling:
-            return leases.is_held(name)
-        if not leases.take(name):
-            return True
-        self._kept.add(sweep_id)
-        return False
+    def adopt(self, sweep_id: UUID) -> bool:
+        """A settler keeps the lease of a dead sweep."""
+        if sweep_id not in self._kept:
+            if not self._at.leases.take(sweep_lease(sweep_id)):
+                return False
+            self._kept.add(sweep_id)
+        return True
 
     # Settle.
 

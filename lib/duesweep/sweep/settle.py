@@ -168,7 +168,7 @@ def settle_dead(
     that are still open are closed as `abandoned`.
     """
     check_binding(session, ledger, patience)
-    if any(not session.journal.still_alive(one.sweep_id) for one in session.journal.unsettled()):
+    if any(not one.is_alive for one in session.journal.unsettled()):
         with settling(session.journal, patience):
             _settle_each_dead(session, ledger, patience, seconds)
 
@@ -186,7 +186,7 @@ def _settle_each_dead(
     """
     end = patience.clock.seconds() + seconds
     for sweep in session.journal.unsettled():
-        if sweep.sweep_id == own or session.journal.still_alive(sweep.sweep_id):
+        if sweep.sweep_id == own or not session.journal.adopt(sweep.sweep_id):
             continue
         if not sweep.is_closed and not session.sweeps.close(
             sweep.sweep_id, abandoned=True, remaining=0, waits=False

@@ -4,12 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 
 from duesweep.stores import leases
 from duesweep.stores.store import SqlDriver
+from duesweep_testing.contract.stores.steps import is_alive
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.waiting import until
 
@@ -68,17 +69,17 @@ def test_sweep_whose_process_is_frozen_for_longer_than_a_lease_is_dead(
     stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = driver.sweeps.open(driver.due.horizon())
-    before = other.journal.still_alive(run.sweep_id)
+    before = is_alive(other, run.sweep_id)
     _set(stored, until_at="'2026-01-01'", mark="'another machine'")
 
-    assert (before, other.journal.still_alive(run.sweep_id)) == (True, False)
+    assert (before, is_alive(other, run.sweep_id)) == (True, False)
     with other.journal.settling() as settler:
         assert settler is None
-        assert not other.journal.still_alive(run.sweep_id)
+        assert other.journal.adopt(run.sweep_id)
         # It thaws: what another one has is not taken from it.
         _renew(driver, monkeypatch)
-        assert driver.journal.still_alive(run.sweep_id)
-    assert not driver.journal.still_alive(run.sweep_id)
+        assert is_alive(driver, run.sweep_id)
+    assert not is_alive(driver, run.sweep_id)
 
 
 def test_sweep_that_was_frozen_goes_on_if_no_other_took_it_for_dead(
@@ -89,7 +90,7 @@ def test_sweep_that_was_frozen_goes_on_if_no_other_took_it_for_dead(
 
     _renew(driver, monkeypatch)
 
-    assert other.journal.still_alive(run.sweep_id)
+    assert is_alive(other, run.sweep_id)
 
 
 def test_lease_that_another_one_took_and_gave_back_is_taken_again(
@@ -98,12 +99,12 @@ def test_lease_that_another_one_took_and_gave_back_is_taken_again(
     run = driver.sweeps.open(driver.due.horizon())
     _set(stored, until_at="'2026-01-01'")
     with other.journal.settling():
-        assert not other.journal.still_alive(run.sweep_id)
-    before = other.journal.still_alive(run.sweep_id)
+        assert other.journal.adopt(run.sweep_id)
+    before = is_alive(other, run.sweep_id)
 
     _renew(driver, monkeypatch)
 
-    assert (before, other.journal.still_alive(run.sweep_id)) == (False, True)
+    assert (before, is_alive(other, run.sweep_id)) == (False, True)
 
 
 def test_looks_renew_leases_of_their_own_session_only(
@@ -114,7 +115,7 @@ def test_looks_renew_leases_of_their_own_session_only(
 
     _renew(driver, monkeypatch)
 
-    alive = [driver.journal.still_alive(run.sweep_id) for run in (mine, others)]
+    alive = [is_alive(driver, run.sweep_id) for run in (mine, others)]
     assert alive == [True, False]
 
 
@@ -128,11 +129,11 @@ def test_sweep_of_a_process_of_this_machine_that_was_killed_is_dead_at_once(
         text=True,
     ) as process:
         assert process.stdout is not None
-        sweep_id = process.stdout.readline().strip()
-        before = other.journal.still_alive(sweep_id)  # type: ignore[arg-type]
+        sweep_id = UUID(process.stdout.readline().strip())
+        before = is_alive(other, sweep_id)
         process.kill()
         process.wait()
-    after = other.journal.still_alive(sweep_id)  # type: ignore[arg-type]
+    after = is_alive(other, sweep_id)
     with other.journal.settling() as settler:
         is_settling = settler is None
 
@@ -182,9 +183,9 @@ def test_sweep_whose_session_was_lost_is_dead_to_its_own_process_when_that_is_cl
     with _opened(stored) as driver:
         sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
         driver.connection.__exit__()
-        before = other.journal.still_alive(sweep_id)
+        before = is_alive(other, sweep_id)
 
-    assert (before, other.journal.still_alive(sweep_id)) == (True, False)
+    assert (before, is_alive(other, sweep_id)) == (True, False)
     assert [row.name for row in _leases(stored)] == [f"sweep {sweep_id}"]
 
 
@@ -219,4 +220,3 @@ def test_settler_is_told_by_its_process(
     assert settler.startswith(
         f"Process {lease.process}, with the lease since {lease.taken_at:%F %T}"
     )
-    assert not driver.journal.still_alive(uuid4())

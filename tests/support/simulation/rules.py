@@ -152,15 +152,24 @@ def _without_due() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_life() -> Iterator[None]:
+    unsettled = MemoryJournal.unsettled
+    dead = lambda journal: [replace(one, is_alive=False) for one in unsettled(journal)]  # noqa: E731
+    with (
+        patch.object(MemoryJournal, "unsettled", dead),
+        patch.object(MemoryJournal, "adopt", lambda *_: True),
+    ):
+        yield
+
+
 # Each rule, and how to take it out.
 RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "a batch begins only while its sweep is open": _replaced(
         MemoryTaskSession, "_fence", lambda *_: None
     ),
     "a sweep is closed after its batches in flight": _replaced(MemorySweeps, "close", _do_not_wait),
-    "only a dead sweep is closed by others": _replaced(
-        MemoryJournal, "still_alive", lambda *_: False
-    ),
+    "only a dead sweep is closed by others": _without_life,
     "a claim leaves what others hold": _replaced(
         MemoryTaskSession, "claim", _claim_with(_free_all)
     ),

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.message import Delivered, Failed, Message, Outcome
-from duesweep.stores.base import OperatorDriver, Operators
+from duesweep.stores.base import DriverSession, OperatorDriver, Operators
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Claim, LeftAlone, TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
@@ -101,6 +102,11 @@ def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
 def batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
     """The journal's entries of the sweep's batches."""
     return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
+
+
+def is_alive(driver: DriverSession, sweep_id: UUID) -> bool:
+    """Whether a session lives for an unsettled sweep."""
+    return any(one.is_alive for one in driver.journal.unsettled() if one.sweep_id == sweep_id)
 
 
 def operators(subject: StoreUnderTest) -> Operators:

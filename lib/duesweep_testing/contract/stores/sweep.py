@@ -82,17 +82,18 @@ class SweepContract:
         with open_driver() as driver:
             sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
             with open_driver() as other:
-                assert other.journal.still_alive(sweep_id)
+                assert steps.is_alive(other, sweep_id)
 
         with open_driver() as settler, open_driver() as other:
             # To ask locks nothing.
-            assert not other.journal.still_alive(sweep_id)
+            assert not steps.is_alive(other, sweep_id)
             with settler.journal.settling() as before, other.journal.settling() as name:
                 assert before is None
                 assert name is not None
-                assert not settler.journal.still_alive(sweep_id)
-                assert other.journal.still_alive(sweep_id)
-            assert not other.journal.still_alive(sweep_id)
+                assert settler.journal.adopt(sweep_id)
+                assert not other.journal.adopt(sweep_id)
+                assert steps.is_alive(other, sweep_id)
+            assert not steps.is_alive(other, sweep_id)
             assert [one.sweep_id for one in other.journal.unsettled()] == [sweep_id]
 
     def test_sweep_that_is_released_may_be_settled_while_its_driver_goes_on(
@@ -101,12 +102,12 @@ class SweepContract:
         with subject.store.open_driver() as driver, subject.store.open_driver() as other:
             sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
             driver.sweeps.close(sweep_id, abandoned=False, remaining=0)
-            before = other.journal.still_alive(sweep_id)
+            before = steps.is_alive(other, sweep_id)
             driver.sweeps.release(sweep_id)
 
             with other.journal.settling():
-                assert (before, other.journal.still_alive(sweep_id)) == (True, False)
-                assert driver.journal.still_alive(sweep_id)
+                assert (before, other.journal.adopt(sweep_id)) == (True, True)
+                assert steps.is_alive(driver, sweep_id)
 
     @pytest.mark.parametrize("is_in_ledger", [True, False])
     def test_sweep_that_is_forgotten_leaves_nothing_and_claims_no_more(
@@ -347,8 +348,7 @@ class AuditContract:
 
         with steps.operator(subject) as store:
             [work] = store.journal.unsettled()
-            is_alive = store.journal.still_alive(work.sweep_id)
             assert list(store.people.orphaned_journal()) == []
 
-        assert (work.sweep_id, work.is_closed, is_alive) == (run.sweep_id, False, False)
+        assert (work.sweep_id, work.is_closed, work.is_alive) == (run.sweep_id, False, False)
         assert abs(work.started_at - before) < steps.MINUTE

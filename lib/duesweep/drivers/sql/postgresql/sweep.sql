@@ -37,11 +37,12 @@ WHERE quick.setting = 'off'
   AND (name = %(name)s AND holder = %(holder)s OR until_at < clock_timestamp() - interval '1 day');
 
 -- name: unsettled_sweeps
--- Returns the sweeps and commands of a source that are not settled, oldest first.
-SELECT sweep_id, started_at, closed_at IS NOT NULL AS is_closed, sealed_at, command
-FROM {sweeps}
-WHERE source = %(source)s
-ORDER BY started_at;
+-- Returns the sweeps and commands of a source that are not settled, oldest first, with their leases; NULL: none.
+SELECT s.sweep_id, s.started_at, s.closed_at IS NOT NULL AS is_closed, s.sealed_at, s.command, l.holder, l.mark
+FROM {sweeps} s
+LEFT JOIN {leases} l ON l.name = 'sweep ' || s.sweep_id AND l.until_at > clock_timestamp()
+WHERE s.source = %(source)s
+ORDER BY s.started_at;
 
 -- name: measure_unsettled
 -- Returns how many messages, bytes, sweeps and commands the journal holds of a source. Reads the lengths of

@@ -1338,10 +1338,11 @@ DELETE FROM "public"."duesweep_bindings" WHERE source = $1;
 
 -- name: unsettled_sweeps
 -- $1 ?
-SELECT sweep_id, started_at, closed_at IS NOT NULL AS is_closed, sealed_at, command
-FROM "public"."duesweep_sweeps"
-WHERE source = $1
-ORDER BY started_at;
+SELECT s.sweep_id, s.started_at, s.closed_at IS NOT NULL AS is_closed, s.sealed_at, s.command, l.holder, l.mark
+FROM "public"."duesweep_sweeps" s
+LEFT JOIN "public"."duesweep_leases" l ON l.name = 'sweep ' || s.sweep_id AND l.until_at > clock_timestamp()
+WHERE s.source = $1
+ORDER BY s.started_at;
 
 -- name: unsubscribe
 -- $1 ?, $2 ?
