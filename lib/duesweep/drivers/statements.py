@@ -37,6 +37,19 @@ _MARK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _USE = re.compile(r"\{\{(\w+)(?:: ((?:(?!\{\{).)*?))? *(?:\n((?:(?!\{\{)[\s\S])*?)\n *)?\}\}(?!\})")
 _ARGUMENT = re.compile(r"\$(\d)")
 _HEAD = re.compile(r"\A(?:--.*\n)*")
+_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)\n\);", re.DOTALL)
+# A name, in quotes or brackets if it is a word of SQL, and a type without its length.
+_COLUMN = re.compile(r'^ +["\[]?([a-z_]+)["\]]? ([a-z]\w*(?:\[\])?)', re.MULTILINE)
+_KEY = re.compile(r"^ +(\w+) .*PRIMARY KEY|PRIMARY KEY \((.*)\)", re.MULTILINE)
+# As the catalogs write them, where they write them otherwise.
+_TYPES = {"timestamptz": "timestamp with time zone"}
+# After this many lost transactions in a row the error is raised.
+MAX_LOST_TRANSACTIONS = 5
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 1.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def statement(dialect: str, name: str) -> str:
@@ -111,14 +124,6 @@ def _at_margin(text: str, place: re.Match[str]) -> str:
     return text.replace("\n", f"\n{margin}")
 
 
-_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)\n\);", re.DOTALL)
-# A name, in quotes or brackets if it is a word of SQL, and a type without its length.
-_COLUMN = re.compile(r'^ +["\[]?([a-z_]+)["\]]? ([a-z]\w*(?:\[\])?)', re.MULTILINE)
-_KEY = re.compile(r"^ +(\w+) .*PRIMARY KEY|PRIMARY KEY \((.*)\)", re.MULTILINE)
-# As the catalogs write them, where they write them otherwise.
-_TYPES = {"timestamptz": "timestamp with time zone"}
-
-
 class Keys(tuple[str, ...]):
     """Keys of messages, as one value of a statement."""
 
@@ -127,13 +132,6 @@ class Keys(tuple[str, ...]):
 
 # What statements have in braces: tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]
-# After this many lost transactions in a row the error is raised.
-MAX_LOST_TRANSACTIONS = 5
-_FIRST_WAIT_SECONDS = 0.05
-_LONGEST_WAIT_SECONDS = 1.0
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 class UndoneError(Exception):

@@ -24,6 +24,24 @@ from duesweep.core.world import Patience
 from duesweep.drivers.process import open_lock, process_name, try_lock
 from duesweep.drivers.statements import statements  # noqa: TID251 - of its own folder
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# The first table is created first, and its id is the ledger's id.
+TABLES = ("tombstones", "errors", "retries", "sweeps")
+# Created by the first command that needs it. After that, a property of the first table says that
+# it has to be there.
+CHANGES = "changes"
+
+# A row that was read: columns by their names, as Python's values. Headers are a dict. Instants are
+# aware; one outside of Python's years, which a message's Due may be, is the first or last of them.
+LedgerRow = dict[str, Any]
+# The name of an instant with this ending may be asked for as a column: the instant exactly, in
+# microseconds since 1970-01-01 UTC.
+MICROSECONDS = "_us"
+# May be asked for as a column of tables with headers, and be in a condition of a question: the
+# header of that name, or NULL. All headers of many rows would take much memory.
+ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
 # These are faults of the storage, not of a setting.
@@ -186,26 +204,6 @@ def _holder(lock: BinaryIO, folder: Path) -> str:
 def _quote(name: str) -> str:
     """`name` as an identifier of Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-# The first table is created first, and its id is the ledger's id.
-TABLES = ("tombstones", "errors", "retries", "sweeps")
-# Created by the first command that needs it. After that, a property of the first table says that
-# it has to be there.
-CHANGES = "changes"
-
-# A row that was read: columns by their names, as Python's values. Headers are a dict. Instants are
-# aware; one outside of Python's years, which a message's Due may be, is the first or last of them.
-LedgerRow = dict[str, Any]
-# The name of an instant with this ending may be asked for as a column: the instant exactly, in
-# microseconds since 1970-01-01 UTC.
-MICROSECONDS = "_us"
-# May be asked for as a column of tables with headers, and be in a condition of a question: the
-# header of that name, or NULL. All headers of many rows would take much memory.
-ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
 
 
 def questions() -> Mapping[str, str]:

@@ -46,6 +46,12 @@ from duesweep.ledger.base import (
 )
 from duesweep.stores.journal import Journal, Piece
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The schemes on which delta-rs's commits are safe next to another writer's:
+# https://delta-io.github.io/delta-rs/
+_SCHEMES = {"", "file", "s3", "s3a", "abfss", "gs"}
 # Properties of each table: the ledger's id, and the table's name, by which a copy of another table
 # is recognised.
 ID_PROPERTY = "duesweep.ledgerId"
@@ -467,13 +473,6 @@ def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
     return ledger_id
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-# The schemes on which its commits are safe next to another writer's: https://delta-io.github.io/delta-rs/
-_SCHEMES = {"", "file", "s3", "s3a", "abfss", "gs"}
-
-
 def open_ledger(
     root: str,
     writer: LedgerWriter,
@@ -482,10 +481,14 @@ def open_ledger(
 ) -> Ledger:
     """The ledger under `root`; Spark's writer needs the session."""
     if resolve_writer(writer, root, spark) is LedgerWriter.DELTA_RS:
-        return _by_delta_rs(root, timeouts)
+        from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - slow to load
+
+        return Ledger(DeltaRsTables(root, timeouts.silence_seconds))
     if spark is None:
         raise ValueError("The Spark writer needs a session")
-    return _by_spark(root, spark)
+    from duesweep.ledger.spark import SparkTables  # noqa: PLC0415 - loads Spark
+
+    return Ledger(SparkTables(spark, root))
 
 
 def open_for_reading(root: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Ledger:
@@ -494,7 +497,7 @@ def open_for_reading(root: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Ledger
     longer than a reader waits, and a session without a cluster's settings finds no catalog.
     """
     if can_delta_rs_reach(root):
-        return _by_delta_rs(root, timeouts)
+        return open_ledger(root, LedgerWriter.DELTA_RS, None, timeouts)
     pyspark = sys.modules.get("pyspark.sql")
     spark = None if pyspark is None else pyspark.SparkSession.getActiveSession()
     if spark is None:
@@ -502,7 +505,7 @@ def open_for_reading(root: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Ledger
             f"Only Spark can read the ledger at {root}, and no Spark session is there",
             advice="run it in a notebook or a job on the cluster, or query the tables there",
         )
-    return _by_spark(root, spark)
+    return open_ledger(root, LedgerWriter.SPARK, spark)
 
 
 def resolve_writer(
@@ -543,15 +546,3 @@ def _has_other_files(spark: "SparkSession") -> bool:
         return True
     files = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 - PySpark has no other way
     return not str(files).startswith("file:")
-
-
-def _by_delta_rs(root: str, timeouts: Timeouts) -> Ledger:
-    from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - slow to load
-
-    return Ledger(DeltaRsTables(root, timeouts.silence_seconds))
-
-
-def _by_spark(root: str, spark: "SparkSession") -> Ledger:
-    from duesweep.ledger.spark import SparkTables  # noqa: PLC0415 - loads Spark
-
-    return Ledger(SparkTables(spark, root))

@@ -25,6 +25,9 @@ from duesweep.stores import tombstone
 from duesweep.stores.journal import Journal, Piece
 from duesweep.stores.tombstone import columns, decode, is_late, make_column
 
+_RETRIES_PER_PAGE = 20_000
+# A batch's rows are this many times as large as its stream.
+_UNPACKED = 5
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
 
 # The columns that a batch does not know, and its own.
@@ -102,11 +105,6 @@ def comments(name: str) -> Mapping[str, str]:
     text = files("duesweep.ledger").joinpath("comments.toml").read_text(encoding="utf-8")
     found: Mapping[str, str] = tomllib.loads(text)[name]
     return found
-
-
-_RETRIES_PER_PAGE = 20_000
-# A batch's rows are this many times as large as its stream.
-_UNPACKED = 5
 
 
 def dispatched(journal: Journal, sweep_id: UUID, tally: SweepTally | None = None) -> Iterator[Rows]:

@@ -45,14 +45,27 @@ _AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
 _MACHINES_FACTORY = "org.postgresql.ssl.DefaultJavaSSLFactory"
 
-
 # PGVerbosity of libpq-fe.h.
 _DEFAULT, _VERBOSE = 1, 2
 _WAITS: Mapping[int, waiting.Wait] = {
     PollingStatus.READING: waiting.Wait.R,
     PollingStatus.WRITING: waiting.Wait.W,
 }
+_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_TRAILER = struct.pack("!h", -1)
+# Field count, length and bytes of the id, length of the headers.
+_ROW = struct.Struct("!hi16si")
+_FIELDS = 3
+_LENGTH = struct.Struct("!i")
+_NULL = _LENGTH.pack(-1)
+# Rows are collected to about this many bytes for one write. A larger body is written by itself,
+# without a copy.
+_CHUNK_BYTES = 256_000
+_IDS_AT_ONCE = 256
 
+# Of an array: its dimensions, and that it has no NULLs.
+_ONE_DIMENSION, _EMPTY = f"{1:08x}{0:08x}", f"{0:08x}{0:08x}"
+_FIRST_INDEX = f"{1:08x}"
 
 try:
     # The libpq that psycopg itself uses, which has no way to call this.
@@ -199,23 +212,6 @@ def _refuse_pem_key(file: str | None) -> None:
             advice="convert it: openssl pkcs8 -topk8 -nocrypt -outform DER -in KEY -out KEY.pk8; "
             "psycopg reads that too",
         )
-
-
-_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
-_TRAILER = struct.pack("!h", -1)
-# Field count, length and bytes of the id, length of the headers.
-_ROW = struct.Struct("!hi16si")
-_FIELDS = 3
-_LENGTH = struct.Struct("!i")
-_NULL = _LENGTH.pack(-1)
-# Rows are collected to about this many bytes for one write. A larger body is written by itself,
-# without a copy.
-_CHUNK_BYTES = 256_000
-_IDS_AT_ONCE = 256
-
-# Of an array: its dimensions, and that it has no NULLs.
-_ONE_DIMENSION, _EMPTY = f"{1:08x}{0:08x}", f"{0:08x}{0:08x}"
-_FIRST_INDEX = f"{1:08x}"
 
 
 def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
