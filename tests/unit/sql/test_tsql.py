@@ -28,12 +28,10 @@ TABLES = (*JOURNAL_TABLES, "delayed", "queue", "subscriptions")
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
 VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
 # They are sent by each dialect's own class. All others are sent to both servers, with the same values.
-OWN = frozenset(
-    (
-        *("claim", "count_present", "describe_indexes", "explain_unclaimed", "fetch_next_due"),
-        *("hold", "queue_tables", "remove", "reschedule"),
-    )
-)
+OWN = {
+    *("claim", "count_present", "describe_indexes", "explain_unclaimed", "fetch_next_due", "hold"),
+    *("queue_tables", "remove", "reschedule"),
+}
 ROW_VERSIONS_ARE_NOT_READ = {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}
 
 
