@@ -27,7 +27,7 @@ UGLY = SqlServerTable("my.c@ta]]og", UGLY_NAME, UGLY_NAME)
 TABLES = (*JOURNAL_TABLES, "delayed", "queue", "subscriptions")
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
 VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
-# They are sent by each dialect's own class. All others are sent to both servers, with the same values.
+# Sent by the dialects' own classes. Code for both servers sends all others, with the same values.
 OWN = {
     *("claim", "count_present", "describe_indexes", "explain_unclaimed", "fetch_next_due", "hold"),
     *("queue_tables", "remove", "reschedule"),
