@@ -53,10 +53,8 @@ class PlannedDelay:
         return Copy(
             topology.level_name(delay_level(self.seconds)),
             topology.routing_key(self.seconds, self.destination),
-            {},
-            {},
-            delivery.body,
             delivery.encoded.without(topology.BROKER_HEADERS),
+            delivery.body,
         )
 
 
@@ -69,7 +67,7 @@ class Poison:
 
     def copy(self, delivery: Delivery) -> Copy:
         """The message as it goes to the queue for poison."""
-        return Copy("", POISON_QUEUE, {}, {}, delivery.body, delivery.encoded)
+        return Copy("", POISON_QUEUE, delivery.encoded, delivery.body)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from duesweep.core.errors import DestinationError, DuesweepError
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchSize, BreakerTimes, Retry
+from duesweep.core.policy import LEAST_WAIT_SECONDS, BatchSize, BreakerTimes, Retry
 from duesweep.operations.watch import Ticker
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
@@ -273,20 +273,22 @@ def test_watcher_does_not_wait_for_an_outage_and_keeps_trying_with_one_message()
     ticker = Ticker(world.context(spark_from=None), Stop(clock=world.clock), has_spark=False)
 
     runs = []
-    for _ in range(60):
+    while world.clock.seconds() < 60:
         runs.append(ticker.tick())
-        world.clock.advance(1)
+        world.clock.advance(LEAST_WAIT_SECONDS)
     ticker.close()
 
     assert len(world.queue.arrived["Billing"]) == len(world.queue.arrived["Shipping"]) == 3
-    assert outage.tried_at == list(range(50))
-    assert [run.outcome for run in runs[49:52]] == ["incomplete", "done", "idle"]
-    reports = [run.report for run in runs[:50] if run.report is not None]
+    gaps = [later - earlier for earlier, later in pairwise(outage.tried_at)]
+    assert 1 <= min(gaps) < max(gaps) < 1.6
+    tries = len(outage.tried_at)
+    assert [run.outcome for run in runs[tries - 1 : tries + 2]] == ["incomplete", "done", "idle"]
+    reports = [run.report for run in runs[:tries] if run.report is not None]
     assert {len(report.breakers) for report in reports} == {1}
     # The other ticks moved nothing.
     assert [len(report.sweep_ids) for report in reports[:3]] == [1, 1, 0]
-    assert runs[50].report is not None
-    assert runs[50].report.dispatched == 3
+    assert runs[tries].report is not None
+    assert runs[tries].report.dispatched == 3
 
 
 def test_watcher_forgets_an_outage_that_is_over() -> None:

@@ -1,15 +1,27 @@
 """When a run of `sweep` plans messages again, by the reports of its rounds."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from duesweep.core.account import CUT, SERVICES, BreakerReport, SweepReport
+from duesweep.core.account import (
+    CUT,
+    SERVICES,
+    Account,
+    BreakerReport,
+    SliceEnd,
+    SweepReport,
+)
 from duesweep.core.errors import StoreError
 from duesweep.core.policy import BreakerTimes
 from duesweep.core.world import SettableClock
+from duesweep.stores.due import Horizon
 from duesweep.sweep.rounds import Rounds
 from support.reports import report
 
 TIMES = BreakerTimes(trigger_seconds=30)
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_HORIZON = Horizon(_NOW, _NOW)
 
 
 def _breaker(name: str, state: str, *, left: int = 0, seconds: float = 0.0) -> BreakerReport:
@@ -183,3 +195,36 @@ def test_watcher_never_gives_a_destination_up() -> None:
         ("open", 5),
         ("open", 5),
     ]
+
+
+def test_outage_goes_on_while_the_sweep_beside_it_does() -> None:
+    clock = SettableClock()
+    rounds = Rounds(TIMES, clock, never_ends=True)
+    away = _breaker("Shipping", "open", left=2)
+    blocked = SliceEnd(Account(given=3, claimed=1, left=2), "it is away", (away,))
+    delivered = SliceEnd(Account(given=1, claimed=1), None)
+
+    rounds.begin()
+    assert rounds.go_on(_HORIZON, blocked)
+    clock.advance(4)
+    assert rounds.go_on(_HORIZON, delivered)
+    assert [(one.name, one.seconds) for one in rounds.outages] == [("Shipping", 4)]
+    rounds.note(_round(2, 2, away))
+
+    assert [(one.name, one.seconds) for one in rounds.outages] == [("Shipping", 4)]
+
+
+@pytest.mark.parametrize(
+    ("end", "goes_on"),
+    [
+        (SliceEnd(Account(given=1, claimed=1), None), True),
+        (SliceEnd(Account(given=1, held=1), None), False),
+        (SliceEnd(Account(given=2, claimed=1, skipped=1), None), False),
+    ],
+)
+def test_sweep_goes_on_unless_a_round_left_messages_that_may_go(
+    end: SliceEnd, *, goes_on: bool
+) -> None:
+    rounds = Rounds(TIMES, SettableClock(), never_ends=True)
+
+    assert rounds.go_on(_HORIZON, end) is goes_on

@@ -268,7 +268,11 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
     if run.has_moved and not (report.left or report.skipped):
         return LEAST_WAIT_SECONDS
     most = max(most_seconds, MOST_WAIT_FOR_LOCKED_SECONDS)
-    return wait_after(row.moved_nothing, MOST_WAIT_FOR_LOCKED_SECONDS if report.skipped else most)
+    seconds = wait_after(
+        row.moved_nothing, MOST_WAIT_FOR_LOCKED_SECONDS if report.skipped else most
+    )
+    # A sweep that stayed open during an outage has waited already.
+    return max(LEAST_WAIT_SECONDS, seconds - run.seconds) if run.is_caught_up else seconds
 
 
 def watch_all(

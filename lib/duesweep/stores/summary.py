@@ -3,11 +3,18 @@
 import json
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.account import SliceEnd, SweepSummary, close_slices, end_of
+from duesweep.core.account import (
+    Account,
+    SliceEnd,
+    SweepSummary,
+    careful_from_text,
+    close_slices,
+    report_from_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,10 @@ def _closed(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SliceEnd:
     claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
     ended: dict[int, list[SliceEnd]] = {}
     for end in ends:
-        ended.setdefault(end.slice, []).append(end_of(end))
+        counts = Account(*(getattr(end, field.name) or 0 for field in fields(Account)))
+        breakers = tuple(report_from_text(end.breakers))
+        careful = careful_from_text(end.careful_batches)
+        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason, breakers, careful))
     return close_slices([int(wanted) for wanted in planned_slices(row)], claimed, ended)
 
 

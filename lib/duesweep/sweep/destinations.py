@@ -210,8 +210,8 @@ class Destinations:
 
     The messages of one that is unavailable are left; later batches try it with one message. All
     destinations together are tried in vain as often as one may be. Messages for one with a limit
-    wait for their turn. `outages` are the breakers that the round before left open; `own_queue` is
-    the endpoint's.
+    wait for their turn. `outages` are the breakers that the round before left open, to be tried in
+    `tries_in` seconds; `own_queue` is the endpoint's.
     """
 
     def __init__(
@@ -223,6 +223,7 @@ class Destinations:
         *,
         rng: Random,
         outages: Iterable[BreakerReport] = (),
+        tries_in: float = 0.0,
         own_queue: str = "",
     ) -> None:
         self._times, self._batch_size, self._clock = times, batch_size, clock
@@ -232,7 +233,7 @@ class Destinations:
         self._outages = {one.name: one for one in outages}
         # Of the destinations that were unavailable in this slice.
         self._breakers: dict[Address, CircuitBreaker] = {}
-        self._try_at = 0.0
+        self._try_at = clock.seconds() + tries_in
         self._reservations = Reservations(rates, clock)
         # A destination that gets the messages that its limit has reserved.
         self._has_turn: Collection[Address] = ()

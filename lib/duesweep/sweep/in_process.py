@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from duesweep.core import logs
+from duesweep.core.account import add_ends
 from duesweep.core.errors import ConfigError, DuesweepError, Problem
 from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
@@ -62,9 +63,12 @@ class InProcessEngine:
             of_slice = [each.result() for each in at_work]
             cut_short = next(filter(None, [each.cut_short for each in of_slice]), None)
             # The last session to end knows.
-            ends.append(Dispatched(cut_short, any(each.left_nothing for each in of_slice)))
+            ends.append(
+                Dispatched(cut_short, next(filter(None, [each.end for each in of_slice]), None))
+            )
         cut_short = next(filter(None, [each.cut_short for each in ends]), None)
-        return Dispatched(cut_short, all(each.left_nothing for each in ends))
+        known = [each.end for each in ends if each.end is not None]
+        return Dispatched(cut_short, add_ends(known) if len(known) == len(ends) else None)
 
     def close(self) -> None:
         self.sessions.close()
@@ -127,8 +131,7 @@ def _work(of_slice: Slice, kept: KeptSessions) -> Dispatched:
     sessions continue, and the sweep is closed with the reason.
     """
     try:
-        end = of_slice.work(kept.opened)
-        return Dispatched(left_nothing=end is not None and end.left_nothing)
+        return Dispatched(end=of_slice.work(kept.opened))
     except ConfigError as error:
         return Dispatched(CutShort(str(error), is_lasting=True))
     except DuesweepError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duesweep.core.account import BreakerReport, SweepTally
+from duesweep.core.account import BreakerReport, SliceEnd, SweepTally
 from duesweep.core.errors import Problem
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
@@ -130,12 +130,11 @@ class CutShort(NamedTuple):
 
 class Dispatched(NamedTuple):
     """How the dispatch of a plan ended. `cut_short`: why the engine ended before all slices were
-    done; None: all were. `left_nothing`: the slices claimed messages, and left none that they might
-    have claimed; False also if the engine cannot tell.
+    done; None: all were. `end` of all slices; None: the engine cannot tell.
     """
 
     cut_short: CutShort | None = None
-    left_nothing: bool = False
+    end: SliceEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +142,9 @@ class Job:
     """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
     before, if it was planned again: the journal counts slices on. `outages` are the breakers that
-    were open at the end of the round before. `stop` says whether a stop is wanted, and its
-    `waits` get the progress; a copy of it in another process is of no use.
+    were open at the end of the round before, to be tried in `tries_in` seconds. `stop` says whether
+    a stop is wanted, and its `waits` get the progress; a copy of it in another process is of no
+    use.
     """
 
     context: SweepContext
@@ -152,6 +152,7 @@ class Job:
     shares: tuple[int, ...] | None = None
     first_slice: int = 0
     outages: tuple[BreakerReport, ...] = ()
+    tries_in: float = 0.0
     stop: Stop = field(default_factory=Stop)
 
 

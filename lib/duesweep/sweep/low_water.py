@@ -27,23 +27,45 @@ class LowWater:
         self._pauses: Sequence[Pause] = ()
         # How long a look from the mark takes, and when to look at all again.
         self._usual_seconds = self._next_at = 0.0
+        # When to try messages that were left before the mark; None: no message was.
+        self.tries_at: float | None = None
 
     def find_work(self, due: Due, horizon: Horizon) -> Work | None:
-        """`Due.find_work`, from the mark on or, if it is time, from the beginning."""
+        """`Due.find_work`, from the mark on or, if it is time, from the beginning. A plan from its
+        `since` on has no message before the mark.
+        """
         pauses, began = due.pauses(), self._clock.seconds()
-        looks_at_all = self._mark is None or pauses != self._pauses or began >= self._next_at
-        work = due.find_work(replace(horizon, since=None if looks_at_all else self._mark))
+        is_time = began >= self._next_at or pauses != self._pauses
+        looks_at_all = self._mark is None or (is_time and not self.seconds_to_try)
+        since = None if looks_at_all else self._mark
+        work = due.find_work(replace(horizon, since=since))
         took = self._clock.seconds() - began
         if looks_at_all:
             longer = max(0.0, took - self._usual_seconds)
             self._next_at = began + took + min(_MOST_REST_SECONDS, _REST_PER_LOOK * longer)
-            self._pauses = pauses
+            self._pauses, self.tries_at = pauses, None
         else:
             self._usual_seconds = took
         if work is None or work.only_settles:
             self.clear(horizon)
+        elif since is not None:
+            work = work._replace(since=max(since, work.since or since))
         return work
 
-    def clear(self, horizon: Horizon) -> None:
-        """Note that nothing before the horizon can be delivered now."""
+    def begin(self) -> None:
+        """Begin a sweep, which tries the messages that were left if it is time."""
+        if not self.seconds_to_try:
+            self.tries_at = None
+
+    @property
+    def seconds_to_try(self) -> float:
+        """After how many seconds to try messages that were left; 0 also without any."""
+        return max(0.0, (self.tries_at or 0.0) - self._clock.seconds())
+
+    def clear(self, horizon: Horizon, seconds_to_try: float | None = None) -> None:
+        """Note that nothing before the horizon can be delivered now. `seconds_to_try`: messages
+        were left, and are tried after this time, or with messages that were left before.
+        """
         self._mark = horizon.before
+        if seconds_to_try is not None and self.tries_at is None:
+            self.tries_at = self._clock.seconds() + seconds_to_try

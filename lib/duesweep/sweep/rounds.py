@@ -9,10 +9,18 @@ too, without an end.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duesweep.core.account import CUT, SERVICES, BreakerReport, BreakerState, SweepReport
+from duesweep.core.account import (
+    CUT,
+    SERVICES,
+    BreakerReport,
+    BreakerState,
+    SliceEnd,
+    SweepReport,
+)
 from duesweep.core.errors import StoreError, may_pass
 from duesweep.core.policy import PAUSE_PER_TRY, BreakerTimes
 from duesweep.core.world import Clock
+from duesweep.stores.due import Horizon
 from duesweep.sweep.destinations import CircuitBreaker
 from duesweep.sweep.low_water import LowWater
 
@@ -45,6 +53,8 @@ class Rounds:
         self._times, self._clock, self._batch_rows = times, clock, batch_rows
         self._never_ends, self._is_single = never_ends, is_single
         self.began = self._ended = self._noted = clock.seconds()
+        # Whether this round's sweep continued after it.
+        self._went_on = False
         self._services = CircuitBreaker(times, clock)
         self.low_water = LowWater(clock)
         # The destinations that messages were left for, by their names.
@@ -59,11 +69,13 @@ class Rounds:
         self._sent_in_vain = self._sent_again = 0
 
     def begin(self) -> None:
-        self.began = self._clock.seconds()
+        self.began, self._went_on = self._clock.seconds(), False
+        self.low_water.begin()
 
     def note(self, report: SweepReport, *, is_part: bool = False) -> None:
         """Note the end of a round. `is_part`: it did not plan again what earlier ones left."""
         were_out, kept = self.are_services_out, self._continued if is_part else ()
+        open_seconds = {one.name: one.seconds for one in self._continued if self._went_on}
         self._end(report.claimed)
         self._noted = self._clock.seconds()
         lost = [one for one in report.breakers if one.name == SERVICES]
@@ -85,7 +97,26 @@ class Rounds:
         for one in holding:
             self._destinations.pop(one.name, None)
             if not one.is_closed:
-                self._destinations[one.name] = self._untried(one, report.claimed)
+                seconds = max(one.seconds, open_seconds.get(one.name, 0.0))
+                until_now = replace(one, seconds=seconds)
+                self._destinations[one.name] = self._untried(until_now, report.claimed)
+
+    def go_on(self, horizon: Horizon, end: SliceEnd) -> bool:
+        """Note a round of a sweep that may continue. Returns whether it does: nothing was left, or
+        only messages whose destinations are unavailable, which the next sweep tries.
+        """
+        if not (end.left_nothing or end.left_blocked):
+            return False
+        destinations = {one.name: one for one in self._continued}
+        for one in end.breakers:
+            destinations.pop(one.name, None)
+            if not one.is_closed:
+                destinations[one.name] = one
+        self._destinations, self._noted = destinations, self._clock.seconds()
+        if not self._went_on:
+            self._ended, self._went_on = self._noted, True
+        self.low_water.clear(horizon, self._rest if end.left_blocked else None)
+        return True
 
     def fail(self, error: StoreError) -> None:
         """Note a round that could not begin, or not be closed."""
@@ -183,7 +214,8 @@ class Rounds:
         return replace(one, state=BreakerState.OPEN.value, seconds=0.0 if is_over else one.seconds)
 
     def _end(self, claimed: int) -> None:
-        self._ended = self._clock.seconds()
+        if not self._went_on:
+            self._ended = self._clock.seconds()
         self._in_vain = 0 if claimed else self._in_vain + 1
         if claimed:
             self._services.succeed()

@@ -269,6 +269,7 @@ class _Worker:
             self._clock,
             rng=self._rng,
             outages=[one for one in self._job.outages if one.name != SERVICES],
+            tries_in=self._job.tries_in,
             own_queue=context.store.own_queue,
         )
         self._unusual: Counter[str] = Counter()

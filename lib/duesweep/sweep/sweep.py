@@ -45,7 +45,6 @@ from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import (
     Attributes,
     CutShort,
-    Dispatched,
     Engine,
     Job,
     Planned,
@@ -186,8 +185,8 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
         run = session.sweeps.open(horizon, engine=engine.name)
         dispatching.is_open = True
         stop.unreported.add((session.source, run.sweep_id))
-        run, cut_short = _dispatch(dispatching, session, run, reach)
-        dispatching.cut_short = cut_short
+        run = _dispatch(dispatching, session, run, reach)
+        cut_short = dispatching.cut_short
         with living_session(context, session, run, stop=stop) as living:
             try:
                 _close(living, run, cut_short, is_planned=dispatching.is_planned)
@@ -256,22 +255,19 @@ def _settle_after(
 
 def _dispatch(
     dispatching: "_Dispatching", session: DriverSession, run: SweepRun, reach: Reach
-) -> tuple[SweepRun, CutShort | None]:
+) -> SweepRun:
     """Dispatch the next part of the plan, which is made if it is missing. A sweep that repeats
-    then takes messages as they come due. Returns the run with its last horizon, and the reason if
-    the engine ended before all slices were done.
+    then takes messages as they come due. Returns the run with its last horizon.
     """
     context, stop, engine = dispatching.context, dispatching.stop, dispatching.engine
     dispatching.is_planned = not stop.is_wanted
     with stop.passed_on(context.store, session.sweeps, run), closing(engine):
         if not dispatching.is_planned:
-            return run, None
+            return run
         if not dispatching.parts:
             dispatching.plan(session, run.horizon)
-        done = dispatching.run(session, run)
-        if context.repeats and done.left_nothing:
-            return _go_on(dispatching, session, run, reach)
-        return run, done.cut_short
+        dispatching.run(session, run)
+        return _go_on(dispatching, session, run, reach)
 
 
 def _with_unreported(
@@ -325,7 +321,7 @@ class _Dispatching:
     one. `is_again`: all parts are swept, and the next sweep is for messages that they left.
     `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
     Before `failed_at` no message failed. `cut_short`: why the last sweep ended before all slices
-    were done.
+    were done. `goes_on`: the open sweep may have another round.
     """
 
     engine: Engine
@@ -344,6 +340,7 @@ class _Dispatching:
     is_open: bool = False
     failed_at: float | None = None
     cut_short: CutShort | None = None
+    goes_on: bool = False
 
     @property
     def left(self) -> int:
@@ -384,7 +381,9 @@ class _Dispatching:
             yield session
 
     def begin(self) -> None:
-        self.is_open = False
+        """Begin a sweep."""
+        self.is_open = self.goes_on = False
+        self.cut_short = None
         self.rounds.begin()
 
     def note(self, report: SweepReport) -> None:
@@ -409,10 +408,11 @@ class _Dispatching:
         with self.context.tracing.span("plan"):
             self.take(horizon, self.engine.plan(session.due, horizon, self.context))
 
-    def run(self, session: DriverSession, run: SweepRun) -> Dispatched:
+    def run(self, session: DriverSession, run: SweepRun) -> None:
         """Dispatch the first part of the plan, if there is any."""
+        self.goes_on = False
         if not self.parts:
-            return Dispatched()
+            return
         if (seconds := self.stop.begin()) is not None:
             session.sweeps.stop(run.sweep_id, seconds)
         part, *self.parts = self.parts
@@ -420,11 +420,12 @@ class _Dispatching:
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
         with self.context.tracing.span("dispatch"), watched:
             done = self.engine.dispatch(session.due, part.plan, job)
-        if job.shares is None:
-            return done
-        # It claims no more, and the rest counts as left by a stop.
-        session.sweeps.stop(run.sweep_id, 0)
-        return done._replace(left_nothing=False)
+        self.cut_short = done.cut_short
+        if job.shares is not None:
+            # It claims no more, and the rest counts as left by a stop.
+            session.sweeps.stop(run.sweep_id, 0)
+        elif self.context.repeats and not self.parts and done.end is not None:
+            self.goes_on = self.rounds.go_on(run.horizon, done.end)
 
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
         return Job(
@@ -434,6 +435,7 @@ class _Dispatching:
             shares=part.shares,
             first_slice=first_slice,
             outages=self.rounds.outages,
+            tries_in=self.rounds.low_water.seconds_to_try,
             stop=self.stop,
         )
 
@@ -457,23 +459,24 @@ def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:
 
 def _go_on(
     dispatching: _Dispatching, session: DriverSession, run: SweepRun, reach: Reach
-) -> tuple[SweepRun, CutShort | None]:
+) -> SweepRun:
     """Dispatch messages as they come due, in the same sweep: with a sweep for each round, they
-    would wait for the ledger, which would get 100,000 commits a day. It ends when a round leaves a
-    message, since that is claimed again in each round, and after some seconds.
+    would wait for the ledger, which would get 100,000 commits a day. It ends after some seconds;
+    when messages that an outage left are to be tried, as it has counted them; and at once if a
+    round leaves others.
 
-    Returns the run with its last horizon, and the reason if dispatch was cut short.
+    Returns the run with its last horizon.
     """
     stop, clock = dispatching.stop, dispatching.context.world.clock
     low_water = dispatching.rounds.low_water
     began = moved_at = clock.seconds()
-    seconds, done = _REST_SECONDS, Dispatched(left_nothing=True)
+    seconds = _REST_SECONDS
     try:
-        while done.left_nothing and not dispatching.parts:
+        while dispatching.goes_on:
             stop.wait(seconds)
             now = clock.seconds()
-            is_over = now - began >= _OPEN_SECONDS or now - moved_at >= _IDLE_SECONDS
-            if is_over or stop.is_wanted:
+            idle_at = low_water.tries_at or moved_at + _IDLE_SECONDS
+            if stop.is_wanted or now >= min(began + _OPEN_SECONDS, idle_at):
                 break
             with stop.waits.waiting(STORE, STORE_IS_SILENT):
                 horizon = reach(session.due.horizon())
@@ -487,16 +490,14 @@ def _go_on(
                     seconds = max(seconds, _seconds_to_next(session, horizon))
             if dispatching.parts:
                 run = replace(run, horizon=horizon)
-                done = dispatching.run(session, run)
+                dispatching.run(session, run)
                 moved_at = clock.seconds()
-                if done.left_nothing:
-                    low_water.clear(horizon)
-            if done.left_nothing:
+            if dispatching.goes_on:
                 stop.waits.caught_up(clock.seconds() - now)
     except StoreError as error:
         # The next sweep sees it as well. The dispatched messages are to be settled.
         logs.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
-    return run, done.cut_short
+    return run
 
 
 def _seconds_to_next(session: DriverSession, horizon: Horizon) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-from duesweep.core.account import SliceEnd, SweepReport
+from duesweep.core.account import SliceEnd, SweepReport, add_ends
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.exhausted import ErrorFilter
@@ -32,6 +32,7 @@ from duesweep.operations.replay import replay
 from duesweep.operations.restore import choose_cancelled, restore
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
+from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.sessions import KeptSessions
 from duesweep.sweep.slice import ClaimKeys, Slice, dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
@@ -200,8 +201,7 @@ class SimulatedEngine:
         if errors:
             return Dispatched(CutShort(str(errors[0])))
         known = [end for end in ends if end is not None]
-        left_nothing = len(known) == len(keys) and all(end.left_nothing for end in known)
-        return Dispatched(left_nothing=left_nothing)
+        return Dispatched(end=add_ends(known) if len(known) == len(keys) else None)
 
     def close(self) -> None:
         self.sessions.close()
@@ -385,10 +385,12 @@ class Simulation:
 
     def _sweep_again_and_again(self, *, repeats: bool = False) -> None:
         context = self._context(repeats=repeats)
+        clock = context.world.clock
+        rounds = Rounds(context.breaker, clock, never_ends=True) if repeats else None
         while True:
             self.scheduler.sleep(self._chance.uniform(0.0, 2.0 if repeats else 10.0))
             try:
-                self._sweep(context)
+                self._sweep(context, rounds)
             except ConfigError as error:
                 raise BrokenPromiseError(
                     f"a passing fault counts as a wrong setting: {error}"
@@ -396,11 +398,11 @@ class Simulation:
             except DuesweepError:
                 continue
 
-    def _sweep(self, context: MemoryContext) -> SweepReport:
+    def _sweep(self, context: MemoryContext, rounds: Rounds | None = None) -> SweepReport:
         self.sweeps += 1
         is_limited = not self.faults.is_over and self._chance.random() < 0.2
         stop = Stop(most=5 if is_limited else None, clock=context.world.clock)
-        report = sweep(SimulatedEngine(self), context, stop=stop)
+        report = sweep(SimulatedEngine(self), context, stop=stop, rounds=rounds)
         self.promises.check_report(report)
         return report
 

@@ -104,16 +104,38 @@ def test_ledger_gets_a_sweep_for_ten_seconds_of_steady_load() -> None:
     assert [_sweeps(run)[1] for run in runs if run.report] == pytest.approx([101, 101, 49], abs=3)
 
 
-def test_sweep_ends_when_a_round_leaves_messages() -> None:
-    world, clock = _world(-1, 0.5, 5)
-    _store(world, 0.5, "Shipping")
-    world.queue.trouble["Shipping"] = lambda _: DestinationError("Shipping is locked")
+def test_sweep_goes_on_beside_an_outage_until_what_it_left_is_tried_again() -> None:
+    world, clock = _world(-1, 0.9, 1.2)
+    for seconds in (0.5, 0.8, 1.1):
+        _store(world, seconds, "Shipping")
+    tried: list[float] = []
+    arrived: list[float] = []
+
+    def locked(_: object) -> DestinationError:
+        tried.append(clock.seconds())
+        return DestinationError("Shipping is locked")
+
+    world.queue.trouble["Shipping"] = locked
+    world.queue.trouble["Billing"] = lambda _: arrived.append(clock.seconds())
+
+    run = _ticker(world).tick()
+
+    assert arrived == pytest.approx([0, 0.9, 1.2], abs=0.03)
+    assert (tried, clock.seconds()) == (pytest.approx([0.5], abs=0.03), pytest.approx(1.5, abs=0.1))
+    assert run.report is not None
+    assert (run.report.dispatched, run.report.left, run.report.found) == (3, 3, 6)
+
+
+def test_sweep_ends_when_a_round_leaves_messages_that_others_hold() -> None:
+    world, clock = _world(-1, 0.5, 0.9)
+    held = _store(world, 0.5)
+    world.store.holders[held.key] = object()
 
     run = _ticker(world).tick()
 
     assert _sweeps(run) == (1, 2)
     assert run.report is not None
-    assert (run.report.left, clock.seconds()) == (1, pytest.approx(0.5, abs=0.03))
+    assert (run.report.skipped, clock.seconds()) == (1, pytest.approx(0.5, abs=0.03))
 
 
 def test_monitors_see_an_open_sweep_catch_up_and_wait_for_its_store(

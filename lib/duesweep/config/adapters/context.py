@@ -18,7 +18,6 @@ from duesweep.config.adapters import (
     adapter,
     connections,
     named_by,
-    sql_adapter,
     timeouts_of,
 )
 from duesweep.core import logs
@@ -102,7 +101,7 @@ def store_of(config: Config) -> Store:
     """The store to sweep."""
     if config.store.is_custom:
         return _custom_store(config)
-    return sql_adapter(config.store.dialect).store(config)
+    return adapter(config.store.dialect).store(config)
 
 
 def own_names(config: Config) -> tuple[str, ...]:
