@@ -431,18 +431,6 @@ def test_statement_about_many_messages_may_take_longer(peer: Peer) -> None:
         _ask_database(session)
 
 
-@_peers(PLAIN)
-def test_lock_that_another_session_holds_is_not_waited_for(peer: Peer) -> None:
-    waits = replace(_BRIEF, answer_seconds=8)
-    with peer.open(waits) as holder, peer.open(waits) as waiter:
-        assert holder.row("try_lock", lock="duesweep/held").locked
-
-        assert not waiter.row("try_lock", lock="duesweep/held").locked
-
-        holder.execute("unlock", lock="duesweep/held")
-        assert waiter.row("try_lock", lock="duesweep/held").locked
-
-
 @_peers(POSTGRESQL, PLAIN)
 def test_session_that_was_closed_has_ended_on_the_server(peer: Peer) -> None:
     with peer.open(_BRIEF) as session:
