@@ -45,6 +45,7 @@ _BATCH = 1_000
 _BOUNDS = "SET NOCOUNT ON; DECLARE @First datetime = ?, @End datetime = ?; SET NOCOUNT OFF;"
 _SPAN = "Due >= @First AND Due < @End"
 _PLAIN = "two plain processes"
+_DROP_SECONDS = 60
 
 
 def sqlserver_options(parser: ArgumentParser) -> None:
@@ -113,7 +114,21 @@ def _database(dsn: str) -> Iterator[str]:
     try:
         yield ";".join([*kept, f"Database={_DATABASE}"])
     finally:
-        connection.execute(f"DROP DATABASE {_DATABASE}")
+        _drop(connection)
+
+
+def _drop(connection: "pyodbc.Connection") -> None:
+    """Drop it. A session that has ended is there for a moment yet."""
+    deadline = time.monotonic() + _DROP_SECONDS
+    while True:
+        try:
+            connection.execute(f"DROP DATABASE {_DATABASE}")
+        except odbc().Error:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _connect(dsn: str) -> "pyodbc.Connection":
