@@ -48,8 +48,11 @@ class LowWater:
             self._usual_seconds = took
         if work is None or work.only_settles:
             self.clear(horizon)
-        elif since is not None:
+            return work
+        if since is not None:
             work = work._replace(since=max(since, work.since or since))
+        # It may be before the mark, and the next look has to find it too.
+        self._mark = work.since
         return work
 
     def begin(self) -> None:

@@ -11,7 +11,7 @@ from duesweep.core.world import SettableClock
 from duesweep.operations.health import Health
 from duesweep.operations.run import Run
 from duesweep.operations.watch import Ticker, watch
-from duesweep.stores.due import Horizon, Slices
+from duesweep.stores.due import Horizon, Slices, Work
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -159,6 +159,38 @@ def test_monitors_see_an_open_sweep_catch_up_and_wait_for_its_store(
     assert set(map(tuple, waits[1:])) == {("store",)}
     # Its first tick has not ended yet.
     assert (well[0], well[2:]) == (False, [True] * len(well[2:]))
+
+
+def test_idle_watcher_delivers_a_message_that_is_stored_with_an_earlier_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As soon as a look at all messages finds it. These take long here, and so are few."""
+    world, clock = _world()
+    ticker, find = _ticker(world), MemoryDue.find_work
+    found: list[float] = []
+    arrived: list[float] = []
+    world.queue.trouble["Billing"] = lambda _: arrived.append(clock.seconds())
+
+    def find_work(due: MemoryDue, horizon: Horizon) -> Work | None:
+        clock.advance(0.003 if horizon.since is None else 0.0)
+        work = find(due, horizon)
+        if work is not None:
+            found.append(clock.seconds())
+        return work
+
+    monkeypatch.setattr(MemoryDue, "find_work", find_work)
+
+    def tick_until(seconds: float) -> None:
+        while clock.seconds() < seconds:
+            ticker.tick()
+            clock.advance(0.1)
+
+    tick_until(3.05)
+    _store(world, -60)
+    tick_until(6)
+
+    assert arrived == [pytest.approx(found[0], abs=0.05)]
+    assert found[0] < 3.5
 
 
 @pytest.mark.parametrize("due_in", [(-1,), (-1, 0.3, 0.6, 0.9)])
