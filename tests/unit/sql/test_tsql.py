@@ -22,10 +22,16 @@ from duesweep.stores.kinds import SQL_SERVER_KINDS
 from support.sql_statements import POSTGRESQL, SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000
+VALUES = re.compile(r"(?<![@\w])@([a-z]\w*)")
 UGLY = SqlServerTable("my.c@ta]]og", UGLY_NAME, UGLY_NAME)
 TABLES = (*JOURNAL_TABLES, "delayed", "queue", "subscriptions")
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
 VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
+# Sent by the dialects' own classes. Code for both servers sends all others, with the same values.
+OWN = {
+    *("claim", "count_present", "describe_indexes", "explain_unclaimed", "fetch_next_due", "hold"),
+    *("queue_tables", "remove", "reschedule"),
+}
 ROW_VERSIONS_ARE_NOT_READ = {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}
 
 
@@ -299,12 +305,22 @@ def test_statement_refuses_values_that_it_does_not_take() -> None:
         bind("give_lease_back", {"leases": "[s]"}, {"name": "a", "lock": "b"})
 
 
+def test_statement_takes_each_value_that_postgresql_needs() -> None:
+    taken = {each.name: set(VALUES.findall(each.text)) for each in SQL_SERVER}
+
+    def fault(each: SqlStatement) -> object:
+        needed = set(re.findall(r"%\((\w+)\)s", each.text))
+        is_shared = each.name in taken and each.name not in OWN
+        return is_shared and needed - taken[each.name]
+
+    assert broken(fault, POSTGRESQL) == []
+
+
 def test_value_that_stands_in_a_comment_only_is_one_that_postgresql_needs() -> None:
-    values = re.compile(r"(?<![@\w])@([a-z]\w*)")
     others = {each.name: set(re.findall(r"%\((\w+)\)s", each.text)) for each in POSTGRESQL}
 
     def fault(each: SqlStatement) -> object:
-        unused = set(values.findall(each.comment)) - set(values.findall(each.code))
+        unused = set(VALUES.findall(each.comment)) - set(VALUES.findall(each.code))
         return unused - others.get(each.name, set())
 
     assert broken(fault, SQL_SERVER) == []

@@ -16,6 +16,7 @@ from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Address
+from duesweep.drivers.sqlserver.binding import adapted, size_of
 from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQueueTable
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.task import Forwarded, Moved
@@ -37,6 +38,7 @@ def _row(key: str, due: str, headers: str | None = USUAL, destination: str | Non
 class Server:
     """A session on a delayed table and its queues. `refused` is how many rows a queue drops without
     an error, `came` how many come into the span during the batch, `held` how many others hold.
+    `sent` are the requests as the server tells them apart: by text, and by declarations of values.
     """
 
     stored: list[Any]
@@ -50,6 +52,7 @@ class Server:
     queues: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     inserts: list[str] = field(default_factory=list)
     removals: list[str] = field(default_factory=list)
+    sent: set[object] = field(default_factory=set)
     trips: int = 0
     seeks: int = 1
     is_in_transaction = False
@@ -79,6 +82,12 @@ class Server:
 
     def rows_of_each(self, *named: tuple[str, Any, Any], what: str) -> list[list[Any]]:  # noqa: ARG002 - for errors
         self.trips += 1
+        self.sent.add(
+            tuple(
+                (name, *names.values(), *map(size_of, adapted(values).values()))
+                for name, values, names in named
+            )
+        )
         found: list[list[Any]] = []
         for name, values, names in named:
             if name == "fence":
@@ -184,6 +193,19 @@ def test_inserts_for_many_destinations_are_sent_one_by_one() -> None:
 
     assert (few.trips, many.trips) == (3, 2 + 17 + 1)
     assert len(many.queues) == 17
+
+
+def test_day_of_small_batches_is_a_few_requests_for_the_plans_of_the_server() -> None:
+    """One for each set of destinations, whatever the number of messages."""
+    random, sent = Random(51), set[object]()
+    for tick in range(288):
+        rows = [
+            _row(f"{10**9 + n}", FIRST, USUAL.replace("Billing", random.choice("ABCD")))
+            for n in range(1 + tick % 40)
+        ]
+        _move(_task(Server(rows, sent=sent)), *[FIRST] * len(rows))
+
+    assert len(sent) <= 15 + len(("claim", "look for triggers"))
 
 
 def test_destination_in_a_column_is_not_looked_for_in_headers() -> None:

@@ -64,7 +64,7 @@ FROM (
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
 -- fragment: first_due
--- The earliest Due from @since on; NULL: none. Dues are UTC's, whatever @zone is.
+-- The earliest Due from @since on; NULL: none.
 (
     SELECT CONVERT(datetime2(7), MIN(m.{due}))
     FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
@@ -72,11 +72,12 @@ SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLO
 )
 
 -- name: next_due
--- Returns the earliest Due from @since on.
+-- Returns the earliest Due from @since on. Dues are UTC's, whatever @zone is.
 SELECT {{first_due}} AS due;
 
 -- name: upcoming
--- Returns the same; how many earlier messages are in back-off, and when the first of them is tried again.
+-- Returns the same, whatever @zone is; how many earlier messages are in back-off, and when the first of them is tried
+-- again.
 SELECT {{first_due}} AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
 FROM {attempts} a WITH (NOLOCK)
 JOIN {delayed} m WITH (NOLOCK) ON a.message_key = {key_text} COLLATE DATABASE_DEFAULT
