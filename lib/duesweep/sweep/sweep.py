@@ -522,11 +522,13 @@ def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:
 def _close(
     session: DriverSession, run: SweepRun, cut_short: CutShort | None, *, is_planned: bool
 ) -> None:
+    # Messages that an outage left may be due before its last plan.
+    horizon = run.horizon.again
     if not session.sweeps.close(
         run.sweep_id,
         abandoned=False,
         # Without a plan no slice can tell.
-        remaining=run.horizon if is_planned else session.due.count_pending(run.horizon, most=1),
+        remaining=horizon if is_planned else session.due.count_pending(horizon, most=1),
         reason=cut_short and cut_short.reason,
     ):
         raise SweepClosedError(

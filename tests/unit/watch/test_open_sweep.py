@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.core.errors import DestinationError
+from duesweep.core.errors import DestinationError, ExitCode
 from duesweep.core.policy import Slicing
 from duesweep.core.world import SettableClock
 from duesweep.operations.health import Health
@@ -105,7 +105,7 @@ def test_ledger_gets_a_sweep_for_ten_seconds_of_steady_load() -> None:
 
 
 def test_sweep_goes_on_beside_an_outage_until_what_it_left_is_tried_again() -> None:
-    world, clock = _world(-1, 0.9, 1.2)
+    world, clock = _world(-1, 0.9, 1.4)
     for seconds in (0.5, 0.8, 1.1):
         _store(world, seconds, "Shipping")
     tried: list[float] = []
@@ -120,10 +120,11 @@ def test_sweep_goes_on_beside_an_outage_until_what_it_left_is_tried_again() -> N
 
     run = _ticker(world).tick()
 
-    assert arrived == pytest.approx([0, 0.9, 1.2], abs=0.03)
+    assert arrived == pytest.approx([0, 0.9, 1.4], abs=0.03)
     assert (tried, clock.seconds()) == (pytest.approx([0.5], abs=0.03), pytest.approx(1.5, abs=0.1))
     assert run.report is not None
     assert (run.report.dispatched, run.report.left, run.report.found) == (3, 3, 6)
+    assert (run.outcome, run.exit_code) == ("incomplete", ExitCode.WORK_LEFT)
 
 
 def test_sweep_ends_when_a_round_leaves_messages_that_others_hold() -> None:
