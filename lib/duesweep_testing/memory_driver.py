@@ -13,8 +13,7 @@ from uuid import UUID, uuid4
 from duesweep.core.account import (
     FailureReason,
     SweepSummary,
-    careful_as_text,
-    report_as_text,
+    end_as_values,
 )
 from duesweep.core.change import Command, DueSpan, UnsettledCommand, WaitingMessage
 from duesweep.core.errors import MessageError, SweepClosedError
@@ -526,13 +525,7 @@ def _totals(entries: Sequence[BatchEntry | ExhaustedEntry]) -> list[SimpleNamesp
 
 
 def _end(entry: SliceEntry) -> SimpleNamespace:
-    return SimpleNamespace(
-        **asdict(entry.end.account),
-        slice=entry.slice_number,
-        reason=entry.end.reason,
-        breakers=report_as_text(entry.end.breakers),
-        careful_batches=careful_as_text(entry.end.careful_batches),
-    )
+    return SimpleNamespace(slice=entry.slice_number, **end_as_values(entry.end))
 
 
 def _exhausted_row(sweep_id: UUID, entry: ExhaustedEntry, first_failed_us: int) -> SimpleNamespace:

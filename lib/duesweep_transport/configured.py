@@ -1,9 +1,8 @@
 """The queue tables that a configuration names."""
 
 from duesweep.config import Config
-from duesweep.config.adapters import QueueConnection, adapter, connections, timeouts_of
+from duesweep.config.adapters import QueueConnection, connections, sql_adapter, timeouts_of
 from duesweep.config.adapters.context import check_shared_transaction, store_of
-from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.errors import ConfigError
 from duesweep_transport.tables import Transport
 
@@ -32,8 +31,7 @@ def transport_of(config: Config, connection: str | None = None) -> Transport:
 
 
 def _transport(config: Config, connection: QueueConnection) -> Transport:
-    of_kind = adapter(connection.kind)
-    assert isinstance(of_kind, SqlAdapter)  # a broker was refused
+    of_kind = sql_adapter(connection.kind)
     of_kind.refuse_without_server(connection)
     is_beside = connection.dsn is None and config.store.kind == connection.kind
     return Transport(

@@ -21,7 +21,7 @@ import pika
 from duesweep.core.errors import QueueError
 from duesweep.drivers.rabbitmq.connection import SEQUENCE_HEADER, RabbitMqConnection, open_channel
 from duesweep.drivers.rabbitmq.errors import channel_error
-from duesweep.drivers.rabbitmq.publisher import require_header_size
+from duesweep.drivers.rabbitmq.publisher import Publication, require_header_size
 
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 1 << 15, 1 << 14, 1 << 13
 _TEXTS = {b"S", b"x"}
@@ -175,13 +175,10 @@ class ExactProperties:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """A message to publish with its properties as they came."""
+class Copy(Publication):
+    """A message to publish with its properties, headers among them, as they came: `encoded`."""
 
-    exchange: str
-    routing_key: str
     encoded: Encoded
-    body: bytes
 
     def encode_properties(self, number: int, max_bytes: int) -> Any:
         properties = ExactProperties(self.encoded.with_number(SEQUENCE_HEADER, number))

@@ -53,8 +53,10 @@ class PlannedDelay:
         return Copy(
             topology.level_name(delay_level(self.seconds)),
             topology.routing_key(self.seconds, self.destination),
-            delivery.encoded.without(topology.BROKER_HEADERS),
+            {},
+            {},
             delivery.body,
+            delivery.encoded.without(topology.BROKER_HEADERS),
         )
 
 
@@ -67,7 +69,7 @@ class Poison:
 
     def copy(self, delivery: Delivery) -> Copy:
         """The message as it goes to the queue for poison."""
-        return Copy("", POISON_QUEUE, delivery.encoded, delivery.body)
+        return Copy("", POISON_QUEUE, {}, {}, delivery.body, delivery.encoded)
 
 
 @dataclass(slots=True)

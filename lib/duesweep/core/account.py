@@ -218,28 +218,6 @@ def _close(given: int, claimed: int, seen: Account) -> Account:
     return Account(given, claimed, skipped, gone, later, held, left)
 
 
-def report_as_text(reports: Iterable[BreakerReport]) -> str | None:
-    """Reports as the journal keeps them; None without any."""
-    found = [asdict(report) for report in _most_important(reports)]
-    return json.dumps(found) if found else None
-
-
-def report_from_text(text: str | None) -> Sequence[BreakerReport]:
-    """The reports that `report_as_text` wrote."""
-    return [BreakerReport(**values) for values in json.loads(text or "[]")]
-
-
-def careful_as_text(found: Iterable[CarefulBatches]) -> str | None:
-    """Batches as the journal keeps them; None without any."""
-    counts = {one.reason: one.batches for one in found}
-    return json.dumps(counts) if counts else None
-
-
-def careful_from_text(text: str | None) -> tuple[CarefulBatches, ...]:
-    """The batches that `careful_as_text` wrote."""
-    return tuple(CarefulBatches(*one) for one in json.loads(text or "{}").items())
-
-
 def add_careful(found: Iterable[CarefulBatches]) -> tuple[CarefulBatches, ...]:
     """The batches of several slices, by the commonest reasons."""
     counts: Counter[str] = Counter()
@@ -249,13 +227,25 @@ def add_careful(found: Iterable[CarefulBatches]) -> tuple[CarefulBatches, ...]:
 
 
 def end_as_values(end: SliceEnd) -> dict[str, object]:
-    """The end of a slice as the journal keeps it."""
+    """The end of a slice as the journal keeps it: lists are JSON, empty ones None."""
+    breakers = [asdict(report) for report in _most_important(end.breakers)]
+    careful = {one.reason: one.batches for one in end.careful_batches}
     return {
         "reason": end.reason and make_storable(end.reason),
-        "breakers": report_as_text(end.breakers),
-        "careful_batches": careful_as_text(end.careful_batches),
+        "breakers": json.dumps(breakers) if breakers else None,
+        "careful_batches": json.dumps(careful) if careful else None,
         **asdict(end.account),
     }
+
+
+def end_of(row: Any) -> SliceEnd:
+    """The end of a slice in a row of the journal."""
+    return SliceEnd(
+        Account(*(getattr(row, one.name) or 0 for one in fields(Account))),
+        row.reason,
+        tuple(BreakerReport(**values) for values in json.loads(row.breakers or "[]")),
+        tuple(CarefulBatches(*one) for one in json.loads(row.careful_batches or "{}").items()),
+    )
 
 
 def merge_reports(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]:

@@ -3,18 +3,11 @@
 import json
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.account import (
-    Account,
-    SliceEnd,
-    SweepSummary,
-    careful_from_text,
-    close_slices,
-    report_from_text,
-)
+from duesweep.core.account import SliceEnd, SweepSummary, close_slices, end_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +88,7 @@ def _closed(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SliceEnd:
     claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
     ended: dict[int, list[SliceEnd]] = {}
     for end in ends:
-        counts = Account(*(getattr(end, field.name) or 0 for field in fields(Account)))
-        breakers = tuple(report_from_text(end.breakers))
-        careful = careful_from_text(end.careful_batches)
-        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason, breakers, careful))
+        ended.setdefault(end.slice, []).append(end_of(end))
     return close_slices([int(wanted) for wanted in planned_slices(row)], claimed, ended)
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, Generic, Protocol
 
-from duesweep.core.account import Account, SliceEnd, careful_from_text, report_from_text
+from duesweep.core.account import end_of
 from duesweep.core.message import Message
 from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DelayedRow
@@ -110,10 +111,8 @@ def _entry_of(values: dict[str, Any]) -> JournalEntry:
     """The account in a row of the journal."""
     values = values | {"slice_number": values["slice"]}
     if values["kind"] == "slice":
-        account = Account(*(values[field.name] for field in fields(Account)))
-        breakers = tuple(report_from_text(values["breakers"]))
-        careful = careful_from_text(values["error_text"])
-        return SliceEntry(values["slice"], SliceEnd(account, values["reason"], breakers, careful))
+        row = SimpleNamespace(**values, careful_batches=values["error_text"])
+        return SliceEntry(values["slice"], end_of(row))
     kinds = {"batch": BatchEntry, "exhausted": ExhaustedEntry}
     entry: type[JournalEntry] = kinds[values["kind"]]
     return entry(**{field.name: values[field.name] for field in fields(entry)})

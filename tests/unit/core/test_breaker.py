@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 
 from duesweep.core.account import (
     MOST_REPORTED,
+    Account,
     BreakerReport,
     BreakerState,
+    SliceEnd,
+    end_as_values,
+    end_of,
     merge_reports,
-    report_as_text,
-    report_from_text,
 )
 from duesweep.core.policy import BreakerTimes
 from duesweep.core.world import SettableClock
@@ -144,12 +147,16 @@ def test_report_says_when_it_opened_by_this_machines_time() -> None:
     assert (report.state, report.seconds, report.reason) == ("closed", 5, "locked")
 
 
+def _journalled(reports: Sequence[BreakerReport]) -> Sequence[BreakerReport]:
+    values = end_as_values(SliceEnd(Account(), None, tuple(reports)))
+    return end_of(SimpleNamespace(**values)).breakers
+
+
 def test_report_comes_back_from_its_text_as_it_was() -> None:
     report = BreakerReport('"Ship"."x"', "triggered", EARLY, 30.0, 7, "locked \0 \udc80")
 
-    assert report_from_text(report_as_text([report])) == [report]
-    assert report_as_text([]) is None
-    assert report_from_text(None) == []
+    assert _journalled([report]) == (report,)
+    assert _journalled([]) == ()
 
 
 def test_reports_of_slices_become_one_that_is_closed_if_all_are() -> None:
@@ -169,6 +176,6 @@ def test_reports_of_slices_become_one_that_is_closed_if_all_are() -> None:
 def test_those_with_the_most_messages_are_told_where_there_are_many() -> None:
     many = [BreakerReport(f"q{n:03}", "triggered", EARLY, 1.0, n, "x") for n in range(100)]
 
-    told = report_from_text(report_as_text(many))
+    told = _journalled(many)
 
     assert [report.left for report in told] == list(range(99, 99 - MOST_REPORTED, -1))

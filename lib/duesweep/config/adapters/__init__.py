@@ -3,25 +3,20 @@
 A kind's module is imported when it is needed: the driver of another kind may be missing.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module  # noqa: TID251 - of this package and of queues
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from duesweep.config import Config, QueueConfig
 from duesweep.core.errors import ConfigError, MessageError
-from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
 from duesweep.drivers.servers import SERVERS
-from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
-    from duesweep.queues.rabbitmq.topology import RabbitMqSetup
-    from duesweep.stores.dialect import WantedTable
-    from duesweep.stores.setup import SqlSetup
-    from duesweep.stores.store import SqlStore
+    from duesweep.config.adapters.rabbitmq import RabbitMqAdapter
+    from duesweep.config.adapters.sql import SqlAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,58 +63,17 @@ class Needs:
     odbc_drivers: Sequence[str] = ()
 
 
-class Adapter(ABC):
-    """A kind of server. A broker has no `store` and no `wanted` tables."""
-
-    def store(self, config: Config) -> "SqlStore":
-        """The store of this dialect that the configuration names."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def queue(self, connection: QueueConnection) -> Queue:
-        """The queues of a connection."""
-
-    @abstractmethod
-    def queue_table(self, connection: QueueConnection, address: str | None) -> Any:
-        """The table (or name) of a queue on a connection; None: the own queue. Raises a
-        `MessageError` for an address that can name none.
-        """
-
-    def wanted(self, role: str, table: Any) -> "WantedTable":
-        """What delivery needs of a queue table."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def setup_step(
-        self, connection: QueueConnection, queues: Mapping[Any, str]
-    ) -> "SqlSetup | RabbitMqSetup":
-        """The step that creates these queues, which have roles, without a store's tables: on a
-        connection of their own, or next to a custom store.
-        """
-
-    @abstractmethod
-    def examine(
-        self,
-        config: Config,
-        connection: QueueConnection | None,
-        queues: Callable[[], Sequence[tuple[str, Any]]],
-    ) -> Iterator[Finding]:
-        """The doctor's findings, made when they are read: on the store's database, or on
-        `connection`'s server. `queues` returns the role and table of each queue there. Raises
-        `DuesweepError` if it is out of reach.
-        """
-
-    @abstractmethod
-    def needs(self, dsns: Sequence[str]) -> Needs:
-        """What executors have to load for these dsns."""
-
-
-def adapter(kind: str) -> Adapter:
+def adapter(kind: str) -> "SqlAdapter | RabbitMqAdapter":
     """The adapter of a kind of server."""
-    if kind not in SERVERS:
-        return cast(Adapter, import_module(f"{__name__}.{kind}").ADAPTER)
+    if kind in SERVERS:
+        return sql_adapter(kind)
+    return cast("RabbitMqAdapter", import_module(f"{__name__}.{kind}").ADAPTER)
+
+
+def sql_adapter(kind: str) -> "SqlAdapter":
+    """The adapter of a server of databases, which may have a store."""
     tables = import_module(f"duesweep.queues.{kind}").TABLES
-    return cast(Adapter, import_module(f"{__name__}.sql").SqlAdapter(tables))
+    return cast("SqlAdapter", import_module(f"{__name__}.sql").SqlAdapter(tables))
 
 
 def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, QueueConnection]:

@@ -18,6 +18,7 @@ from duesweep.config.adapters import (
     adapter,
     connections,
     named_by,
+    sql_adapter,
     timeouts_of,
 )
 from duesweep.core import logs
@@ -101,7 +102,7 @@ def store_of(config: Config) -> Store:
     """The store to sweep."""
     if config.store.is_custom:
         return _custom_store(config)
-    return adapter(config.store.dialect).store(config)
+    return sql_adapter(config.store.dialect).store(config)
 
 
 def own_names(config: Config) -> tuple[str, ...]:

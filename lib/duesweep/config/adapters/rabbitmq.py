@@ -1,19 +1,21 @@
 """RabbitMQ: endpoints on a broker as queues, and their checks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, Needs, QueueConnection, timeouts_of
+from duesweep.config.adapters import Needs, QueueConnection, timeouts_of
 from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style, checked_name
 
 
-class RabbitMqAdapter(Adapter):
-    """Queues are endpoints, by their names; a broker has no store."""
+class RabbitMqAdapter:
+    """Queues are endpoints, by their names; a broker has no store. See `SqlAdapter`."""
 
     def queue(self, connection: QueueConnection) -> RabbitMqQueue:
+        """The queues of a connection."""
         section = connection.section
         return RabbitMqQueue(
             brokers_of(connection),
@@ -26,9 +28,11 @@ class RabbitMqAdapter(Adapter):
         )
 
     def queue_table(self, connection: QueueConnection, address: str | None) -> str:
+        """The name of a queue; None: the own queue."""
         return checked_name(connection.config.store.endpoint if address is None else address)
 
     def setup_step(self, connection: QueueConnection, queues: Mapping[str, str]) -> RabbitMqSetup:
+        """The step that creates these queues."""
         style = Style(connection.section.topology)
         return RabbitMqSetup(
             brokers_of(connection), style, tuple(queues), f"{connection.setting}.url"
@@ -38,8 +42,9 @@ class RabbitMqAdapter(Adapter):
         self,
         config: Config,  # noqa: ARG002 - as for a database
         connection: QueueConnection | None,
-        queues: Callable[[], Sequence[tuple[str, str]]],
+        queues: Callable[[], Sequence[tuple[str, Any]]],
     ) -> Iterator[Finding]:
+        """The doctor's findings on the broker."""
         # It loads a client of HTTP, which no sweep needs.
         from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
 
@@ -54,6 +59,7 @@ class RabbitMqAdapter(Adapter):
         )
 
     def needs(self, dsns: Sequence[str]) -> Needs:  # noqa: ARG002 - whatever they are
+        """What executors have to load."""
         return Needs(["pika"])
 
 

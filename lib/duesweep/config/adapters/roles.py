@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duesweep.config import Config
-from duesweep.config.adapters import adapter, connections, named_by
+from duesweep.config.adapters import adapter, connections, named_by, sql_adapter
 from duesweep.config.adapters.context import (
     check_shared_transaction,
     own_names,
@@ -164,8 +164,8 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     # Other products keep no subscriptions with their timeouts.
     knows_transport = own.kind.has_own_queue
     subscriptions = own.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None
-    kind = adapter(config.store.dialect)
-    wanted_queues = [kind.wanted(role, table) for table, role in beside.items()]
+    tables = sql_adapter(config.store.dialect)
+    wanted_queues = [tables.wanted(role, table) for table, role in beside.items()]
     step = own.setup_step(queues=wanted_queues, readable=readable, subscriptions=subscriptions)
     return [step, *steps]
 
@@ -173,11 +173,9 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
 def queue_step(config: Config, addresses: Iterable[str | None]) -> SqlSetup:
     """What creates the queue tables at these addresses, next to the store; None: the own queue."""
     (connection,) = connections(config).values()
-    kind = adapter(connection.kind)
+    kind = sql_adapter(connection.kind)
     queues = {kind.queue_table(connection, address): WAITED_FOR for address in addresses}
-    step = kind.setup_step(connection, queues)
-    assert isinstance(step, SqlSetup)  # next to a store are tables
-    return step
+    return kind.setup_step(connection, queues)
 
 
 def refuse_misspelt(steps: "Sequence[SetupStep]", *, needs_store: bool = True) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, Needs, QueueConnection, named_by, timeouts_of
+from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_of
 from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
@@ -18,7 +18,7 @@ from duesweep.stores.tables import examine
 
 
 @dataclass(frozen=True, slots=True)
-class SqlAdapter(Adapter):
+class SqlAdapter:
     """`tables` are the queue tables of its dialect."""
 
     tables: type[QueueTables]
@@ -62,9 +62,11 @@ class SqlAdapter(Adapter):
         )
 
     def wanted(self, role: str, table: Any) -> WantedTable:
+        """What delivery needs of a queue table."""
         return self.tables.wanted(role, table)
 
     def queue(self, connection: QueueConnection) -> QueueTables:
+        """The queues of a connection."""
         store = connection.config.store
         self.refuse_without_server(connection)
         return self.tables(
@@ -76,9 +78,15 @@ class SqlAdapter(Adapter):
         )
 
     def queue_table(self, connection: QueueConnection, address: str | None) -> Any:
+        """The table of a queue on a connection; None: the own queue. Raises a `MessageError` for an
+        address that can name none.
+        """
         return self.addresses(connection).parse(address)
 
     def setup_step(self, connection: QueueConnection, queues: Mapping[Any, str]) -> SqlSetup:
+        """The step that creates these queues, which have roles, without a store's tables: on a
+        connection of their own, or next to a custom store.
+        """
         return SqlSetup(
             dialect=self.tables.dialect,
             dsn=connection.server_dsn,
@@ -94,6 +102,10 @@ class SqlAdapter(Adapter):
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, Any]]],
     ) -> Iterator[Finding]:
+        """The doctor's findings, made when they are read: on the store's database, or on
+        `connection`'s server. `queues` returns the role and table of each queue there. Raises
+        `DuesweepError` if it is out of reach.
+        """
         return examine(
             self.tables.dialect,
             connection.server_dsn if connection else config.store.dsn.get_secret_value(),
@@ -105,6 +117,7 @@ class SqlAdapter(Adapter):
         )
 
     def needs(self, dsns: Sequence[str]) -> Needs:
+        """What executors have to load for these dsns."""
         server = SERVERS[self.tables.dialect.statements]
         return Needs([server.driver], server.odbc_drivers(dsns))
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import pika
 import pika.exceptions
@@ -25,28 +25,6 @@ _LEAST_HOLD_SECONDS = 0.02
 _UNWRITABLE = (pika.exceptions.AMQPError, ValueError, TypeError, OverflowError)
 
 
-class Publishable(Protocol):
-    """One message to publish."""
-
-    @property
-    def exchange(self) -> str:
-        """The exchange to publish to; "" is the default exchange."""
-
-    @property
-    def routing_key(self) -> str:
-        """The routing key."""
-
-    @property
-    def body(self) -> bytes:
-        """The body."""
-
-    def encode_properties(self, number: int, max_bytes: int) -> Any:
-        """What pika takes as properties, with the publication's number as a header. Raises
-        `ValueError` for properties that are longer than `max_bytes`: a broker would close the
-        whole connection.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A message to publish. `headers` are text, numbers, bytes, None (AMQP's void), and tables and
@@ -60,7 +38,9 @@ class Publication:
     body: bytes
 
     def encode_properties(self, number: int, max_bytes: int) -> Any:
-        """pika's properties. Raises `ValueError` if they are longer than `max_bytes`.
+        """What pika takes as properties, with the publication's number as a header. Raises
+        `ValueError` for properties that are longer than `max_bytes`: a broker would close the
+        whole connection.
 
         If AMQP has no format for one of them, pika raises an error when it encodes them.
         """
@@ -104,9 +84,9 @@ class Publisher:
         self._connection = connection
         self._max_in_flight = max_in_flight
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[int, Publishable]] = deque()
+        self._waiting: deque[tuple[int, Publication]] = deque()
         # A heap, by the moment to send each.
-        self._held: list[tuple[float, int, Publishable]] = []
+        self._held: list[tuple[float, int, Publication]] = []
         self._alarm: object | None = None
         self._in_flight: dict[int, int] = {}
         self._returned: set[int | None] = set()
@@ -126,7 +106,7 @@ class Publisher:
         return self._fault
 
     def publish(
-        self, publications: Sequence[Publishable], hold_seconds: Sequence[float] = ()
+        self, publications: Sequence[Publication], hold_seconds: Sequence[float] = ()
     ) -> int:
         """Queue publications and do not wait. Returns the index of the first of them among the
         results. `hold_seconds`: how long to hold each before it is sent.
@@ -241,7 +221,7 @@ class Publisher:
             and self._connection.blocked_reason is None
         )
 
-    def _send(self, index: int, publication: Publishable) -> None:
+    def _send(self, index: int, publication: Publication) -> None:
         tag = self._tag + 1
         try:
             properties = publication.encode_properties(tag, self._header_bytes)
