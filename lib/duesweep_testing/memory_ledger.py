@@ -75,9 +75,9 @@ class MemoryTables(LedgerTables):
         with self._changing:
             self.tables[name].properties |= properties
 
-    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+    def write(self, pieces: Sequence[LedgerPiece]) -> None:
         with self._changing:
-            table = self.tables[name]
+            table, replaces = self.tables[pieces[0].table], pieces[0].replaces
             new = [piece for piece in pieces if not table.has(piece)]
             if new and replaces is not None:
                 table.rows = [row for row in table.rows if row["source"] != replaces]
@@ -97,7 +97,7 @@ class MemoryTables(LedgerTables):
             for name in tables:
                 if name in self.tables:
                     copy.create(name, {})
-                    copy.write(name, [LedgerPiece(_rows(name, self._fitting(name, [])), uuid4())])
+                    copy.write([LedgerPiece(name, _rows(name, self._fitting(name, [])), uuid4())])
             yield from copy.ask(question, tables, **values)
 
     def _fitting(self, name: str, conditions: Sequence[Condition]) -> list[LedgerRow]:

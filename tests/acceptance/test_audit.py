@@ -193,7 +193,7 @@ def test_sweep_that_is_settled_in_part_is_not_judged(scene: Scene) -> None:
         session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
         session.journal.seal(run.sweep_id)
         row = rows.sweep(session.journal.summary(run.sweep_id)[0])
-        ledger.tables.write("sweeps", [LedgerPiece(row, run.sweep_id)])
+        ledger.tables.write([LedgerPiece("sweeps", row, run.sweep_id)])
 
         assert scene.audit() == (0, {})
         printed = scene.endpoint.run("audit").out

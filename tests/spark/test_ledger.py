@@ -253,7 +253,7 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
         }
         for number in range(3)
     ]
-    by_delta_rs.tables.write("errors", [piece_of("errors", *rows)])
+    by_delta_rs.tables.write([piece_of("errors", *rows)])
     by_spark = Ledger(SparkTables(spark, by_delta_rs.root))
     columns = ("message_key", "last_failed_at", "headers", "body", ENCLOSED_TYPES)
 
@@ -312,7 +312,7 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
     ]
     for tables in (memory, by_delta_rs):
         tables.create("errors", {})
-        tables.write("errors", [piece_of("errors", *errors)])
+        tables.write([piece_of("errors", *errors)])
     open_ones = [_last(messages, ErrorFilter()) for messages in writers]
     changes = [
         {
@@ -332,7 +332,7 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
     ]
     for tables in (memory, by_delta_rs):
         tables.create("changes", {})
-        tables.write("changes", [piece_of("changes", *changes)])
+        tables.write([piece_of("changes", *changes)])
 
     counted = [messages.counted(ErrorFilter()) for messages in writers]
     listed = [_last(messages, ErrorFilter()) for messages in writers]
@@ -406,7 +406,7 @@ def test_old_rows_and_small_and_old_files_are_removed(spark: SparkSession, tmp_p
     for number in range(4):
         row = {"source": SOURCE, "message_key": f"{number}"}
         row |= {"dispatched_at": _NOON + number * _HOUR}
-        by_delta_rs.tables.write("tombstones", [piece_of("tombstones", row, row | {"source": "b"})])
+        by_delta_rs.tables.write([piece_of("tombstones", row, row | {"source": "b"})])
     by_spark = Ledger(SparkTables(spark, by_delta_rs.root))
     tables = by_spark.tables
 
@@ -491,7 +491,7 @@ class _OneBatch:
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:
     sweep_id = uuid4()
     for rows in dispatched(cast("Journal", _OneBatch()), sweep_id):
-        ledger.tables.write("tombstones", [LedgerPiece(rows, sweep_id)])
+        ledger.tables.write([LedgerPiece("tombstones", rows, sweep_id)])
 
 
 def _by_spark(ledger: LedgerReader, name: str, columns: list[str]) -> _Values:
@@ -537,7 +537,7 @@ def test_both_writers_read_instants_outside_of_pythons_years(
         root = str(tmp_path / name.replace(" ", "-"))
         of = {DeltaRsTables: DeltaRsTables(root), SparkTables: SparkTables(spark, root)}
         of[mine].create("changes", {"a": "b"})
-        of[mine].write("changes", [LedgerPiece(Rows(lambda: [batch]), uuid4())])
+        of[mine].write([LedgerPiece("changes", Rows(lambda: [batch]), uuid4())])
         for tables in (of[mine], of[other]):
             read = sorted(
                 tables.read("changes", ["message_key", "due_before", "due_before_us"], []),

@@ -136,7 +136,7 @@ def test_missing_tables_have_no_rows_for_both_writers(spark: SparkSession, tmp_p
     for name in ("errors", "sweeps", "tombstones"):
         alone = DeltaRsTables(str(tmp_path / name))
         alone.create(name, {})
-        alone.write(name, [piece_of(name, *rows[name])])
+        alone.write([piece_of(name, *rows[name])])
 
     for question, tables, values in _questions(_KEYS):
         first = next(iter(tables))
@@ -159,7 +159,7 @@ def test_both_writers_answer_each_question_alike_whatever_the_values(
     by_delta_rs = DeltaRsTables(str(tmp_path / "ledger"))
     for name, some in rows.items():
         by_delta_rs.create(name, {})
-        by_delta_rs.write(name, [piece_of(name, *some)])
+        by_delta_rs.write([piece_of(name, *some)])
     by_spark = SparkTables(spark, by_delta_rs.root)
     asked = set()
 

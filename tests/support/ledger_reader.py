@@ -79,7 +79,7 @@ def piece_of(
     name: str, *rows: Mapping[str, object], sweep_id: UUID | None = None, version: int = 1
 ) -> LedgerPiece:
     table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMAS[name])
-    return LedgerPiece(Rows(table.to_batches), sweep_id or uuid4(), version)
+    return LedgerPiece(name, Rows(table.to_batches), sweep_id or uuid4(), version)
 
 
 def retry_rows(counters: Mapping[str, Any], source: str) -> list[dict[str, Any]]:

@@ -274,14 +274,19 @@ class Rows(NamedTuple):
 
 
 class LedgerPiece(NamedTuple):
-    """Rows of a sweep or command. Delta records it with the commit, as (appId, version), and so
-    each table takes each piece once: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+    """Rows of a sweep or command for a table. Delta records it with the commit, as (appId,
+    version), and so each table takes each piece once:
+    https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+
+    `replaces`: they take the place of all rows that the table has of this source.
     """
 
+    table: str
     rows: Rows
     sweep_id: UUID
     version: int = 1
     part: str = ""
+    replaces: str | None = None
 
     @property
     def app_id(self) -> str:
@@ -307,9 +312,9 @@ class LedgerTables(Protocol):
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add properties to a table."""
 
-    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
-        """Write the pieces that the table does not have yet, in one commit if the writer can, next
-        to its rows or, with `replaces`, in place of all rows of that source. Pieces of the same id
+    def write(self, pieces: Sequence[LedgerPiece]) -> None:
+        """Write the pieces that their table, one for all, does not have yet, in one commit if the
+        writer can. Either all replace the rows of one source, or none does. Pieces of the same id
         count up. Adds columns that the table lacks.
         """
 

@@ -134,8 +134,9 @@ class DeltaRsTables(LedgerTables):
         ):
             self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
-    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+    def write(self, pieces: Sequence[LedgerPiece]) -> None:
         """In one commit."""
+        name, replaces = pieces[0].table, pieces[0].replaces
         how: dict[str, Any] = {"mode": "append"}
         if replaces is not None:
             how = {"mode": "overwrite", "predicate": f"source = {literal(replaces)}"}
@@ -270,7 +271,7 @@ class DeltaRsTables(LedgerTables):
         row = pa.RecordBatch.from_pylist([{"source": trial}], SCHEMAS["retries"])
         try:
             tried.create("retries", {})
-            tried.write("retries", [LedgerPiece(Rows(lambda: [row]), self.world.new_id())])
+            tried.write([LedgerPiece("retries", Rows(lambda: [row]), self.world.new_id())])
             found = list(tried.read("retries", ["source"], []))
         finally:
             _remove(tried.root, self._options())

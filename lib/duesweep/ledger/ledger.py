@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from duesweep.core import logs
@@ -154,14 +154,6 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     return Identity(ledger_id, tuple(missing), tuple(stray), has_changes, journals, tuple(beyond))
 
 
-class _Write(NamedTuple):
-    """A piece for a table; `replaces`: instead of the rows that the table has of a source."""
-
-    table: str
-    piece: LedgerPiece
-    replaces: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """The tables under one root, as one of the writers reaches them."""
@@ -296,10 +288,10 @@ class Ledger:
         The journal is read before the lock is taken: its server may not answer, and other sources
         write to the same ledger. Raises `LedgerLockedError` once patience is at its end.
         """
-        writes = writes_of(
+        pieces = pieces_of(
             journal, summary, exhausted, retries_changed=retries_changed, tally=tally
         )
-        for together in _groups(writes):
+        for together in _groups(pieces):
             self._write(together, patience)
             # Before the next piece is read: bodies may be large.
             together.clear()
@@ -314,7 +306,7 @@ class Ledger:
         """Write all rows of a sealed command; rows that the tables already have stay as they are.
         A command has no row in `sweeps`.
         """
-        from duesweep.ledger import rows  # noqa: PLC0415 - see `writes_of`
+        from duesweep.ledger import rows  # noqa: PLC0415 - see `pieces_of`
 
         is_cancel = command.command.name is CommandName.CANCEL
         changes = journal.pieces(sweep_id, command=True)
@@ -327,13 +319,13 @@ class Ledger:
                 ("tombstones", CHANGES), rows.changes(journal, piece), strict=True
             ):
                 if is_cancel or name == CHANGES:
-                    write = _Write(name, LedgerPiece(changed, sweep_id, number))
-                    self._write([write], patience)
+                    self._write([LedgerPiece(name, changed, sweep_id, number)], patience)
             # Before the next piece is read: bodies may be large.
-            del changed, write
+            del changed
         if command.attempts_changed:
-            retries = LedgerPiece(rows.retries(journal), sweep_id)
-            self._write([_Write("retries", retries, replaces=journal.source)], patience)
+            counters = rows.retries(journal)
+            retries = LedgerPiece("retries", counters, sweep_id, replaces=journal.source)
+            self._write([retries], patience)
 
     def rows(
         self, name: str, columns: Sequence[str], *conditions: Condition
@@ -345,19 +337,16 @@ class Ledger:
         """The rows of a statement; see `LedgerTables.ask`."""
         return self.tables.ask(question, tables, **values)
 
-    def _write(self, writes: Sequence[_Write], patience: Patience) -> None:
+    def _write(self, pieces: Sequence[LedgerPiece], patience: Patience) -> None:
         """Write pieces of several tables under one lock. Their order does not matter: if this dies,
         the next settler writes the missing rows.
         """
         together: defaultdict[tuple[str, str | None], list[LedgerPiece]] = defaultdict(list)
-        for write in writes:
-            together[write.table, write.replaces].append(write.piece)
+        for piece in pieces:
+            together[piece.table, piece.replaces].append(piece)
         # In parallel, because a commit is mostly waiting.
         with self.lock_for_writing(patience), ThreadPoolExecutor(len(TABLES)) as pool:
-            written = [
-                pool.submit(self.tables.write, name, pieces, replaces)
-                for (name, replaces), pieces in together.items()
-            ]
+            written = [pool.submit(self.tables.write, of_one) for of_one in together.values()]
             for each in written:
                 each.result()
 
@@ -399,14 +388,14 @@ class Ledger:
         return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
 
 
-def writes_of(
+def pieces_of(
     journal: Journal,
     summary: SweepSummary,
     exhausted: Sequence[Piece],
     *,
     retries_changed: bool,
     tally: SweepTally | None = None,
-) -> Iterator[_Write]:
+) -> Iterator[LedgerPiece]:
     """All pieces of a sweep, always the same. Their ids and numbers are for ever, because tables
     know their rows by them. The `tally` counts their messages.
 
@@ -417,35 +406,35 @@ def writes_of(
     from duesweep.ledger import rows  # noqa: PLC0415
 
     sweep_id = UUID(summary.sweep_id)
-    yield _Write("sweeps", LedgerPiece(rows.sweep(summary), sweep_id))
+    yield LedgerPiece("sweeps", rows.sweep(summary), sweep_id)
     if retries_changed:
-        retries = LedgerPiece(rows.retries(journal, summary, tally), sweep_id)
-        yield _Write("retries", retries, replaces=journal.source)
+        retries = rows.retries(journal, summary, tally)
+        yield LedgerPiece("retries", retries, sweep_id, replaces=journal.source)
     number = 0
     for number, dispatched in enumerate(rows.dispatched(journal, sweep_id, tally), start=1):
-        yield _Write("tombstones", LedgerPiece(dispatched, sweep_id, number))
+        yield LedgerPiece("tombstones", dispatched, sweep_id, number)
     for of_exhausted, piece in enumerate(exhausted, start=1):
         tombstones, errors = rows.exhausted(journal, piece, tally)
         if len(exhausted) == 1:
-            yield _Write("tombstones", LedgerPiece(tombstones, sweep_id, number + 1))
-            yield _Write("errors", LedgerPiece(errors, sweep_id))
+            yield LedgerPiece("tombstones", tombstones, sweep_id, number + 1)
+            yield LedgerPiece("errors", errors, sweep_id)
         else:
             part = (sweep_id, of_exhausted, "exhausted")
-            yield _Write("tombstones", LedgerPiece(tombstones, *part))
-            yield _Write("errors", LedgerPiece(errors, *part))
+            yield LedgerPiece("tombstones", tombstones, *part)
+            yield LedgerPiece("errors", errors, *part)
         del tombstones, errors
 
 
-def _groups(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
+def _groups(pieces: Iterable[LedgerPiece]) -> Iterator[list[LedgerPiece]]:
     """Pieces to write together, so that small ones share a commit. The reader clears each list, so
     that the pieces of one are in memory at a time.
     """
-    group: list[_Write] = []
-    for write in writes:
-        group.append(write)
+    group: list[LedgerPiece] = []
+    for piece in pieces:
+        group.append(piece)
         # Otherwise it would be there until the next piece is read.
-        del write
-        if sum(one.piece.rows.bytes for one in group) >= BYTES_TOGETHER:
+        del piece
+        if sum(one.rows.bytes for one in group) >= BYTES_TOGETHER:
             yield group
             group = []
     if group:

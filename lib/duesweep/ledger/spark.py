@@ -166,14 +166,14 @@ class SparkTables(LedgerTables):
             "could not be marked as the ledger's",
         )
 
-    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+    def write(self, pieces: Sequence[LedgerPiece]) -> None:
         """Each in a commit of its own: a commit of Spark's has one transaction."""
         for piece in pieces:
-            if replaces is None:
-                self._write(name, piece, mode="append")
+            if piece.replaces is None:
+                self._write(piece, mode="append")
             else:
-                replaced = f"source = {_literal(replaces)}"
-                self._write(name, piece, mode="overwrite", replaceWhere=replaced)
+                replaced = f"source = {_literal(piece.replaces)}"
+                self._write(piece, mode="overwrite", replaceWhere=replaced)
 
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
@@ -255,7 +255,8 @@ class SparkTables(LedgerTables):
             change = f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ('{_KEPT}' = '{wanted}')"
             self._run(name, "cleaned", change)
 
-    def _write(self, name: str, piece: LedgerPiece, mode: str, **options: str) -> None:
+    def _write(self, piece: LedgerPiece, mode: str, **options: str) -> None:
+        name = piece.table
         # Delta reads this from the session only. Some platforms do not allow to set it.
         with suppress(*SPARK_ERRORS):
             self.spark.conf.set(*TIMESTAMP_TYPE)

@@ -27,7 +27,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.base import Among, Asked, Between
-from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger, writes_of
+from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger, pieces_of
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import Journal, Unsettled
 from duesweep.stores.sweeps import SweepRun
@@ -119,7 +119,7 @@ def count_sweep(journal: Journal, sweep_id: UUID, tally: SweepTally) -> SweepRep
     """
     summary, retries_changed = journal.summary(sweep_id)
     exhausted = journal.pieces(sweep_id, command=False)
-    for _ in writes_of(journal, summary, exhausted, retries_changed=retries_changed, tally=tally):
+    for _ in pieces_of(journal, summary, exhausted, retries_changed=retries_changed, tally=tally):
         pass
     return _report(summary, tally=tally)
 

@@ -344,9 +344,10 @@ class SimulatedTables(MemoryTables):
         self._scheduler, self._faults = scheduler, faults
         self.is_down = False
 
-    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+    def write(self, pieces: Sequence[LedgerPiece]) -> None:
+        name = pieces[0].table
         self._step(f"write {name}")
-        super().write(name, pieces, replaces)
+        super().write(pieces)
         self._step(f"the answer to the write of {name}")
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:

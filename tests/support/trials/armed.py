@@ -156,6 +156,8 @@ def _reaching(contract: type, name: str, method: Callable[..., Any]) -> Callable
     @functools.wraps(method)
     def reaching(subject: Any, *arguments: Any, **options: Any) -> Any:
         table = arguments[0] if contract is LedgerTables else None
+        if contract is LedgerTables and name == "write":
+            table = arguments[0][0].table
         named = method_name(contract, name, table)
         reach("before", named)
         result = method(subject, *arguments, **options)

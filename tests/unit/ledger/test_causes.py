@@ -116,7 +116,7 @@ _ACTS: dict[str, Callable[[LedgerTables], object]] = {
     "read": lambda tables: list(tables.read("retries", ["source"], [])),
     "ask": lambda tables: list(tables.ask("count_failing", {"retries": []})),
     "size": lambda tables: tables.size("retries"),
-    "write": lambda tables: tables.write("retries", [_piece()]),
+    "write": lambda tables: tables.write([_piece()]),
     "compact": lambda tables: tables.compact("retries"),
     "vacuum": lambda tables: tables.vacuum("retries", 8),
     "arrow": lambda tables: tables.arrow("retries"),  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = DeltaRsTables(str(root))
     tables.create("retries", {})
     for _ in range(2):
-        tables.write("retries", [_piece()])
+        tables.write([_piece()])
     return root
 
 
@@ -179,7 +179,7 @@ def strict(tmp_path: Path) -> DeltaRsTables:
 
 def test_column_that_refuses_the_rows_is_named(strict: DeltaRsTables) -> None:
     with pytest.raises(LedgerError, match="the column tenant is NOT NULL") as caught:
-        strict.write("retries", [_piece()])
+        strict.write([_piece()])
 
     assert exit_code_of(caught.value) == ExitCode.CONFIGURATION
     assert [row["source"] for row in strict.read("retries", ["source"], [])] == ["b"]
@@ -191,4 +191,4 @@ def test_rule_that_refuses_the_rows_is_named(tmp_path: Path) -> None:
     DeltaTable(tmp_path / "retries").alter.add_constraint({"no_a": "source <> 'a'"})
 
     with pytest.raises(LedgerError, match="the rule no_a is source != 'a'"):
-        tables.write("retries", [_piece()])
+        tables.write([_piece()])

@@ -66,8 +66,8 @@ def test_ledger_that_was_created_is_found(ledger: Ledger) -> None:
 
 
 def test_tables_and_columns_have_their_comments_also_after_a_write(ledger: Ledger) -> None:
-    ledger.tables.write("retries", [_piece("sales", "1")])
-    ledger.tables.write("retries", [_piece("sales", "2")], replaces="sales")
+    ledger.tables.write([_piece("sales", "1")])
+    ledger.tables.write([_piece("sales", "2")._replace(replaces="sales")])
 
     for name in ("retries", "tombstones", "errors", "sweeps"):
         assert comments_of(Path(ledger.root) / name) == comments(name)
@@ -84,7 +84,7 @@ def test_of_several_pieces_those_that_are_missing_are_appended(ledger: Ledger) -
     before = DeltaTable(f"{ledger.root}/retries").version()
 
     for count in (1, 3, 4, 4):
-        ledger.tables.write("retries", pieces[:count])
+        ledger.tables.write(pieces[:count])
 
     assert _keys(ledger) == [("a", "1"), ("a", "2"), ("a", "4"), ("b", "3")]
     table = DeltaTable(f"{ledger.root}/retries")
@@ -173,7 +173,7 @@ def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         races = [
-            pool.submit(ledger.tables.write, "retries", [_piece("a", "1", sweep_id=sweep_id)])
+            pool.submit(ledger.tables.write, [_piece("a", "1", sweep_id=sweep_id)])
             for _ in range(8)
         ]
         for race in races:
@@ -184,12 +184,12 @@ def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
 
 def test_rows_of_one_source_are_replaced(ledger: Ledger) -> None:
     mine, other = "mine's", "mine"
-    ledger.tables.write("retries", [_piece(mine, "1", "2"), _piece(other, "3")])
+    ledger.tables.write([_piece(mine, "1", "2"), _piece(other, "3")])
 
-    ledger.tables.write("retries", [_piece(mine, "2")], replaces=mine)
+    ledger.tables.write([_piece(mine, "2")._replace(replaces=mine)])
     assert _keys(ledger) == [(other, "3"), (mine, "2")]
 
-    ledger.tables.write("retries", [_piece(mine)], replaces=mine)
+    ledger.tables.write([_piece(mine)._replace(replaces=mine)])
     assert _keys(ledger) == [(other, "3")]
 
 
@@ -214,7 +214,7 @@ def test_table_that_delta_rs_does_not_understand_leads_to_spark(ledger: Ledger) 
     log.write_text(text)
 
     with pytest.raises(LedgerError) as caught:
-        ledger.tables.write("retries", [_piece("a", "1")])
+        ledger.tables.write([_piece("a", "1")])
 
     assert "ledger.writer" in caught.value.advice
 
@@ -229,7 +229,7 @@ def test_panic_of_delta_rs_is_an_error_of_the_ledger(
 
     monkeypatch.setattr(delta_rs, "write_deltalake", write)
     with pytest.raises(LedgerError, match=r"retries could not be written.*unwrap"):
-        ledger.tables.write("retries", [_piece("a", "1")])
+        ledger.tables.write([_piece("a", "1")])
 
 
 def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_small_files_become_one_and_no_row_is_lost_or_doubled(
 
     for sweep_id in sweep_ids * 2:
         piece = piece_of("sweeps", {"outcome": "done"}, sweep_id=sweep_id)
-        ledger.tables.write("sweeps", [piece])
+        ledger.tables.write([piece])
 
     table = DeltaTable(f"{ledger.root}/sweeps")
     assert table.count() == len(sweep_ids)
@@ -273,7 +273,7 @@ def test_compaction_that_fails_is_no_failure_of_the_sweep(
     monkeypatch.setattr(delta_rs, "_COMPACT_EVERY", 1)
     monkeypatch.setattr(TableOptimizer, "compact", compact)
 
-    ledger.tables.write("sweeps", [piece_of("sweeps", {"outcome": "done"})])
+    ledger.tables.write([piece_of("sweeps", {"outcome": "done"})])
 
     assert DeltaTable(f"{ledger.root}/sweeps").count() == 1
 
@@ -283,7 +283,7 @@ _HOUR = timedelta(hours=1)
 
 
 def _append(ledger: Ledger, *rows: dict[str, Any]) -> None:
-    ledger.tables.write("errors", [piece_of("errors", *rows)])
+    ledger.tables.write([piece_of("errors", *rows)])
 
 
 def _keys_that(ledger: Ledger, *conditions: Condition) -> list[str]:
@@ -413,7 +413,7 @@ def test_errors_alike_are_counted_once_and_shown_by_the_last_failure(ledger: Led
         }
         for number in range(4)
     ]
-    ledger.tables.write("errors", [piece_of("errors", *rows)])
+    ledger.tables.write([piece_of("errors", *rows)])
 
     (alike,) = ExhaustedMessages(ledger, "s").counted(ErrorFilter())
 
@@ -424,12 +424,12 @@ def test_errors_alike_are_counted_once_and_shown_by_the_last_failure(ledger: Led
 
 def test_last_change_of_an_error_is_its_fate(ledger: Ledger) -> None:
     error = {"source": "s", "sweep_id": "s1", "message_key": "k", "last_failed_at": DUE}
-    ledger.tables.write("errors", [piece_of("errors", error | {"error_class": "x"})])
+    ledger.tables.write([piece_of("errors", error | {"error_class": "x"})])
     ledger.tables.create("changes", {})
     for hours, change in ((1, "replayed"), (2, "discarded"), (0, "replayed")):
         row = {"source": "s", "of": "s1", "message_key": "k", "change": change}
         changed = row | {"changed_at": DUE + timedelta(hours=hours)}
-        ledger.tables.write("changes", [piece_of("changes", changed)])
+        ledger.tables.write([piece_of("changes", changed)])
 
     messages = ExhaustedMessages(ledger, "s")
 
@@ -441,7 +441,7 @@ def test_errors_are_asked_for_in_any_year(ledger: Ledger) -> None:
     row = {"source": "s", "sweep_id": "s1", "error_class": "x"}
     failed = [datetime(1600, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)]
     rows = [row | {"message_key": str(at.year), "last_failed_at": at} for at in failed]
-    ledger.tables.write("errors", [piece_of("errors", *rows)])
+    ledger.tables.write([piece_of("errors", *rows)])
     messages = ExhaustedMessages(ledger, "s")
 
     def counted(chosen: ErrorFilter) -> list[str]:

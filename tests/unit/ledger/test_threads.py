@@ -27,7 +27,7 @@ batch = pa.RecordBatch.from_pylist([row] * 1_000, schema)
 
 def write(name):
     for _ in range(6):
-        tables.write("sweeps", [LedgerPiece(Rows(lambda: iter([batch] * 20)), uuid4())])
+        tables.write([LedgerPiece("sweeps", Rows(lambda: iter([batch] * 20)), uuid4())])
 
 
 def read(name):

@@ -30,11 +30,11 @@ class _Tables(MemoryTables):
         self.is_open.set()
         self.error: LedgerError | None = None
 
-    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+    def write(self, pieces: Sequence[LedgerPiece]) -> None:
         assert self.is_open.wait(60)
         if self.error is not None:
             raise self.error
-        super().write(name, pieces, replaces)
+        super().write(pieces)
 
     def keys(self) -> list[str]:
         table = self.tables.get("tombstones")
