@@ -179,6 +179,7 @@ class Ticker:
     def _look_again(self, session: DriverSession, stop: Stop) -> Look:
         """A whole look, or the last one if it is not old and there is still no work."""
         seconds, low_water = self._context.world.clock.seconds(), self._rounds.low_water
+        low_water.begin()
         if self._idle is not None:
             seen, at = self._idle
             is_new = seconds - at < _WHOLE_LOOK_SECONDS

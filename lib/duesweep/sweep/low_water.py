@@ -27,8 +27,10 @@ class LowWater:
         self._pauses: Sequence[Pause] = ()
         # How long a look from the mark takes, and when to look at all again.
         self._usual_seconds = self._next_at = 0.0
-        # When to try messages that were left before the mark; None: no message was.
+        # When to try messages that were left before the mark, and from which Due on they are. Until
+        # then no look is at them. None: no message was left.
         self.tries_at: float | None = None
+        self._left_from: datetime | None = None
 
     def find_work(self, due: Due, horizon: Horizon) -> Work | None:
         """`Due.find_work`, from the mark on or, if it is time, from the beginning. A plan from its
@@ -36,14 +38,14 @@ class LowWater:
         """
         pauses, began = due.pauses(), self._clock.seconds()
         is_time = began >= self._next_at or pauses != self._pauses
-        looks_at_all = self._mark is None or (is_time and not self.seconds_to_try)
+        looks_at_all = self._mark is None or (is_time and self.tries_at is None)
         since = None if looks_at_all else self._mark
         work = due.find_work(replace(horizon, since=since))
         took = self._clock.seconds() - began
         if looks_at_all:
             longer = max(0.0, took - self._usual_seconds)
             self._next_at = began + took + min(_MOST_REST_SECONDS, _REST_PER_LOOK * longer)
-            self._pauses, self.tries_at = pauses, None
+            self._pauses = pauses
         else:
             self._usual_seconds = took
         if work is None or work.only_settles:
@@ -56,9 +58,9 @@ class LowWater:
         return work
 
     def begin(self) -> None:
-        """Begin a sweep, which tries the messages that were left if it is time."""
-        if not self.seconds_to_try:
-            self.tries_at = None
+        """Begin a look or a sweep: if it is time, it is for messages that were left too."""
+        if self.tries_at is not None and not self.seconds_to_try:
+            self._mark, self.tries_at = self._left_from, None
 
     @property
     def seconds_to_try(self) -> float:
@@ -72,3 +74,4 @@ class LowWater:
         self._mark = horizon.before
         if seconds_to_try is not None and self.tries_at is None:
             self.tries_at = self._clock.seconds() + seconds_to_try
+            self._left_from = horizon.since

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from duesweep.core.policy import Pause
 from duesweep.core.world import SettableClock
 from duesweep.stores.due import Horizon, Work
@@ -97,3 +99,23 @@ def test_sweeps_that_others_left_do_not_hold_the_mark() -> None:
     due.work = Work(only_settles=True)
 
     assert _looks(clock, due, marks, 0, 2) == [None, 0]
+
+
+def test_messages_that_were_left_are_looked_for_after_their_time_only() -> None:
+    """Even if a look at all messages, which takes long, is not made for a while."""
+    clock = SettableClock()
+    due, marks = _Due(clock, 1.0), LowWater(clock)
+    assert _looks(clock, due, marks, 0) == [None]
+
+    clock.advance(2)
+    left = Horizon(_START + timedelta(seconds=3), _START, since=_START + timedelta(seconds=2))
+    marks.clear(left, 1.5)
+    marks.begin()
+    assert marks.seconds_to_try == 1.5
+    assert _looks(clock, due, marks, 4) == [3]
+    marks.clear(Horizon(_START + timedelta(seconds=4.2), _START), 1.5)
+    assert _looks(clock, due, marks, 4.6) == [pytest.approx(4.2)]
+
+    marks.begin()
+    assert marks.seconds_to_try == 0
+    assert _looks(clock, due, marks, 5) == [2]
