@@ -64,7 +64,8 @@ class Scene:
         copy.rename(ledger)
         for name in ("journal", "sweeps"):
             self.endpoint.execute(f"DELETE FROM {self.endpoint.own_table(name)}")
-        returned = f"id = '{self.returned}'"
+        key = self.endpoint.server.kinds[self.endpoint.kind].key_text
+        returned = f"{key} = '{self.returned}'"
         self.endpoint.execute(f"DELETE FROM {self.endpoint.delayed} WHERE {returned}")
         self.count_failures_of(counter)
 
