@@ -228,3 +228,10 @@ def test_sweep_goes_on_unless_a_round_left_messages_that_may_go(
     rounds = Rounds(TIMES, SettableClock(), never_ends=True)
 
     assert rounds.go_on(_HORIZON, end) is goes_on
+
+
+def test_sweep_does_not_go_on_if_an_outage_triggers_at_once() -> None:
+    rounds = Rounds(BreakerTimes(trigger_seconds=0), SettableClock(), never_ends=True)
+    away = _breaker("Shipping", "triggered", left=1)
+
+    assert not rounds.go_on(_HORIZON, SliceEnd(Account(given=1, left=1), "it is away", (away,)))

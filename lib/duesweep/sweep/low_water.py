@@ -15,7 +15,7 @@ from duesweep.core.policy import Pause
 from duesweep.core.world import Clock
 from duesweep.stores.due import Due, Horizon, Work
 
-_REST_PER_LOOK, _MOST_REST_SECONDS = 100, 30.0
+_REST_PER_LOOK, _MOST_REST_SECONDS = 100, 10.0
 
 
 class LowWater:
@@ -25,10 +25,11 @@ class LowWater:
         self._clock = clock
         self._mark: datetime | None = None
         self._pauses: Sequence[Pause] = ()
-        # How long a look from the mark takes, and when to look at all again.
-        self._usual_seconds = self._next_at = 0.0
-        # When to try messages that were left before the mark, and from which Due on they are. Until
-        # then no look is at them. None: no message was left.
+        # How long a look from the mark takes, how much longer the last one at all took, and when to
+        # look at all again.
+        self._usual_seconds = self._longer_seconds = self._next_at = 0.0
+        # When the open sweep ends, to try messages that were left before the mark, and from which
+        # Due on they are. Until then no look is at them. None: no message was left.
         self.tries_at: float | None = None
         self._left_from: datetime | None = None
 
@@ -44,8 +45,10 @@ class LowWater:
         took = self._clock.seconds() - began
         if looks_at_all:
             longer = max(0.0, took - self._usual_seconds)
-            self._next_at = began + took + min(_MOST_REST_SECONDS, _REST_PER_LOOK * longer)
-            self._pauses = pauses
+            # Of two: a single one may have waited for something else.
+            rest = _REST_PER_LOOK * min(longer, self._longer_seconds)
+            self._next_at = began + took + min(_MOST_REST_SECONDS, rest)
+            self._longer_seconds, self._pauses = longer, pauses
         else:
             self._usual_seconds = took
         if work is None or work.only_settles:
@@ -58,8 +61,8 @@ class LowWater:
         return work
 
     def begin(self) -> None:
-        """Begin a look or a sweep: if it is time, it is for messages that were left too."""
-        if self.tries_at is not None and not self.seconds_to_try:
+        """Begin a look or a sweep, which is for messages that were left too."""
+        if self.tries_at is not None:
             self._mark, self.tries_at = self._left_from, None
 
     @property

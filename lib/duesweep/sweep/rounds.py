@@ -105,7 +105,8 @@ class Rounds:
         """Note a round of a sweep that may continue. Returns whether it does: nothing was left, or
         only messages whose destinations are unavailable, which the next sweep tries.
         """
-        if not (end.left_nothing or end.left_blocked):
+        # With no time to trigger, each round would try them.
+        if not (end.left_nothing or (end.left_blocked and self._times.trigger_seconds)):
             return False
         destinations = {one.name: one for one in self._continued}
         for one in end.breakers:

@@ -475,8 +475,8 @@ def _go_on(
         while dispatching.goes_on:
             stop.wait(seconds)
             now = clock.seconds()
-            idle_at = low_water.tries_at or moved_at + _IDLE_SECONDS
-            if stop.is_wanted or now >= min(began + _OPEN_SECONDS, idle_at):
+            ends_at = min(began + _OPEN_SECONDS, moved_at + _IDLE_SECONDS)
+            if stop.is_wanted or now >= (low_water.tries_at or ends_at):
                 break
             with stop.waits.waiting(STORE, STORE_IS_SILENT):
                 horizon = reach(session.due.horizon())

@@ -13,6 +13,7 @@ from duesweep.core.errors import ConfigError
 from duesweep.drivers.dsn import DsnError, begin_at
 from duesweep.drivers.postgresql.dsn import for_libpq
 from duesweep.drivers.postgresql.errors import connect_errors
+from duesweep.drivers.postgresql.session import database_of
 from duesweep.drivers.servers import dialect_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.urls import check_http, for_pika
@@ -271,3 +272,25 @@ def test_relative_paths_in_a_dsn_begin_at_a_folder(dsn: str, wanted: str) -> Non
 )
 def test_dsn_without_a_relative_path_stays_as_it_is(dsn: str) -> None:
     assert begin_at("/folder", dsn) == dsn
+
+
+@pytest.mark.parametrize(
+    ("dsn", "why"),
+    [
+        ("postgresql://app:pw@db1/nsb\n", "white space"),
+        ("postgresql://app:pw@db1 /nsb", "white space"),
+        (f"postgresql://app:pw@{MARK}@db1:5432,db2:5433/nsb", "it cannot be read"),
+        (f"postgresql://app:%ff{MARK}@db1/nsb", "it cannot be read"),
+    ],
+)
+def test_url_that_libpq_would_misread_is_refused_without_its_text(dsn: str, why: str) -> None:
+    with pytest.raises(DsnError) as refusal:
+        for_libpq(dsn)
+
+    assert why in str(refusal.value)
+    assert MARK not in str(refusal.value)
+
+
+@pytest.mark.parametrize("dsn", ["host=h user=app dbname=''", "postgresql://app@h/?dbname="])
+def test_database_without_a_name_is_that_of_the_user(dsn: str) -> None:
+    assert database_of(dsn) == "app"

@@ -18,7 +18,7 @@ class _Due:
     """Takes `seconds` for a look at all messages, and notes where each look began."""
 
     def __init__(self, clock: SettableClock, seconds: float) -> None:
-        self._clock, self._seconds = clock, seconds
+        self._clock, self.seconds = clock, seconds
         self.seconds_from_mark = 0.0
         self.paused: Sequence[Pause] = ()
         self.work: Work | None = None
@@ -30,7 +30,7 @@ class _Due:
     def find_work(self, horizon: Horizon) -> Work | None:
         since = horizon.since
         self.began_at.append(None if since is None else (since - _START).total_seconds())
-        self._clock.advance(self._seconds if since is None else self.seconds_from_mark)
+        self._clock.advance(self.seconds if since is None else self.seconds_from_mark)
         return self.work
 
 
@@ -52,7 +52,26 @@ def test_looks_begin_where_the_last_one_ended_and_all_is_looked_at_now_and_then(
     clock = SettableClock()
     due, marks = _Due(clock, 0.02), LowWater(clock)
 
-    assert _looks(clock, due, marks, 0, 1, 2, 2.1, 3, 4.2) == [None, 0, 1, None, 2.1, None]
+    assert _looks(clock, due, marks, 0, 1, 2, 2.9, 3.1, 4, 5.2) == [
+        None,
+        None,
+        1,
+        2,
+        None,
+        3.1,
+        None,
+    ]
+
+
+def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.0), LowWater(clock)
+    assert _looks(clock, due, marks, 0, 1) == [None, None]
+
+    due.seconds = 5.0
+    assert _looks(clock, due, marks, 2) == [None]
+    due.seconds = 0.0
+    assert _looks(clock, due, marks, 7.1, 7.2) == [None, None]
 
 
 def test_each_look_is_at_all_messages_where_that_takes_no_longer() -> None:
@@ -60,37 +79,37 @@ def test_each_look_is_at_all_messages_where_that_takes_no_longer() -> None:
     due, marks = _Due(clock, 0.03), LowWater(clock)
     due.seconds_from_mark = 0.03
 
-    assert _looks(clock, due, marks, 0, 1, 4, 5, 6) == [None, 0, None, None, None]
+    assert _looks(clock, due, marks, 0, 1, 4, 5, 6) == [None, None, 1, None, None]
 
 
-def test_all_messages_are_looked_at_after_half_a_minute_however_long_that_takes() -> None:
+def test_all_messages_are_looked_at_after_ten_seconds_however_long_that_takes() -> None:
     clock = SettableClock()
     due, marks = _Due(clock, 5.0), LowWater(clock)
 
-    assert _looks(clock, due, marks, 0, 34, 36) == [None, 0, None]
+    assert _looks(clock, due, marks, 0, 6, 20, 22) == [None, None, 6, None]
 
 
 def test_all_messages_are_looked_at_when_a_pause_begins_or_ends() -> None:
     clock = SettableClock()
     due, marks = _Due(clock, 1.0), LowWater(clock)
-    assert _looks(clock, due, marks, 0, 2) == [None, 0]
+    assert _looks(clock, due, marks, 0, 2, 4) == [None, None, 2]
 
     due.paused = [Pause("Billing", _START, None, "someone", "a test")]
-    assert _looks(clock, due, marks, 3, 5) == [None, 3]
+    assert _looks(clock, due, marks, 5, 7) == [None, 5]
     due.paused = []
-    assert _looks(clock, due, marks, 6, 8) == [None, 6]
+    assert _looks(clock, due, marks, 8, 10) == [None, 8]
 
 
 def test_mark_stays_before_messages_that_were_not_delivered() -> None:
     clock = SettableClock()
     due, marks = _Due(clock, 1.0), LowWater(clock)
-    assert _looks(clock, due, marks, 0) == [None]
+    assert _looks(clock, due, marks, 0, 2) == [None, None]
     due.work = Work()
 
-    assert _looks(clock, due, marks, 2, 3) == [0, 0]
+    assert _looks(clock, due, marks, 4, 5) == [2, 2]
 
-    marks.clear(Horizon(_START + timedelta(seconds=3), _START))
-    assert _looks(clock, due, marks, 4) == [3]
+    marks.clear(Horizon(_START + timedelta(seconds=5), _START))
+    assert _looks(clock, due, marks, 6) == [5]
 
 
 def test_sweeps_that_others_left_do_not_hold_the_mark() -> None:
@@ -98,24 +117,23 @@ def test_sweeps_that_others_left_do_not_hold_the_mark() -> None:
     due, marks = _Due(clock, 1.0), LowWater(clock)
     due.work = Work(only_settles=True)
 
-    assert _looks(clock, due, marks, 0, 2) == [None, 0]
+    assert _looks(clock, due, marks, 0, 2, 4) == [None, None, 2]
 
 
-def test_messages_that_were_left_are_looked_for_after_their_time_only() -> None:
+def test_messages_that_were_left_are_looked_for_when_the_next_sweep_begins() -> None:
     """Even if a look at all messages, which takes long, is not made for a while."""
     clock = SettableClock()
     due, marks = _Due(clock, 1.0), LowWater(clock)
-    assert _looks(clock, due, marks, 0) == [None]
+    assert _looks(clock, due, marks, 0, 2) == [None, None]
 
+    left = Horizon(_START + timedelta(seconds=4), _START, since=_START + timedelta(seconds=3))
     clock.advance(2)
-    left = Horizon(_START + timedelta(seconds=3), _START, since=_START + timedelta(seconds=2))
     marks.clear(left, 1.5)
-    marks.begin()
-    assert marks.seconds_to_try == 1.5
-    assert _looks(clock, due, marks, 4) == [3]
-    marks.clear(Horizon(_START + timedelta(seconds=4.2), _START), 1.5)
-    assert _looks(clock, due, marks, 4.6) == [pytest.approx(4.2)]
+    assert marks.tries_at == clock.seconds() + 1.5
+    assert _looks(clock, due, marks, 5.5) == [4]
+    marks.clear(Horizon(_START + timedelta(seconds=5.6), _START), 1.5)
+    assert _looks(clock, due, marks, 6) == [pytest.approx(5.6)]
 
     marks.begin()
-    assert marks.seconds_to_try == 0
-    assert _looks(clock, due, marks, 5) == [2]
+    assert (marks.tries_at, marks.seconds_to_try) == (None, 0)
+    assert _looks(clock, due, marks, 6.1) == [3]

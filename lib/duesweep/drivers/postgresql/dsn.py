@@ -3,6 +3,7 @@
 https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -24,6 +25,8 @@ _CUT, _LONGEST_NAME = {"dbname", "user"}, 63
 _FREE = {"options", "application_name", "fallback_application_name", "passfile", "servicefile"}
 _FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl")
 _SECRETS = {"password", "sslpassword", "oauth_client_secret"}
+# Without the password and the options.
+_URL_WITH_SPACE = re.compile(r"\s*\w+://([^:@/?]*\s|([^@/?]*@)?[^@?]*\s)", re.DOTALL)
 _SHOWN = {"host": "its host", "dbname": "its database", "user": "its user"}
 
 
@@ -43,9 +46,12 @@ def for_libpq(dsn: str) -> str:
         return make_conninfo(**{keyword: value.text for keyword, value in translated.items()})
     if not is_libpqs(dsn):
         raise DsnError("it is neither a URL of PostgreSQL nor keyword=value pairs", HOW_TO_LIBPQ)
+    if _URL_WITH_SPACE.match(dsn):
+        # The end of a line, perhaps, of a file that holds the secret.
+        raise DsnError("its user, host or database holds white space", HOW_TO_LIBPQ)
     try:
         found = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
+    except (psycopg.ProgrammingError, UnicodeDecodeError):
         # Without libpq's text, which may hold the password, and not in a stack trace either.
         raise DsnError("it cannot be read", HOW_TO_LIBPQ) from None
     texts = {keyword: str(value) for keyword, value in found.items()}
@@ -54,7 +60,9 @@ def for_libpq(dsn: str) -> str:
         keyword: Value(text, text if text in dsn and f"'{text}'" not in dsn else "")
         for keyword, text in texts.items()
     }
-    shown = (value.bare for keyword, value in values.items() if keyword in _SHOWN)
+    shown = [value.bare for keyword, value in values.items() if keyword in _SHOWN]
+    # libpq gives several hosts without their ports.
+    shown += texts.get("host", "").removeprefix("@").split(",")
     if LIBPQ_URL.match(dsn) and any("@" in text for text in shown):
         # Of a password that is not encoded, libpq takes the end for the host or the database.
         raise DsnError("it cannot be read", HOW_TO_LIBPQ)

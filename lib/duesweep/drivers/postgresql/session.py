@@ -341,7 +341,7 @@ def database_of(dsn: str) -> str:
     """The name of the database that `dsn` means; `ConfigError` if it cannot be read."""
     with connect_errors(dsn):
         given = conninfo_to_dict(for_libpq(dsn))
-        if "dbname" in given:
+        if given.get("dbname"):
             return str(given["dbname"])
         with _service(given.get("service")):
             # These include the options that a service's file has.
