@@ -15,7 +15,7 @@ from duesweep.core.policy import Pause
 from duesweep.core.world import Clock
 from duesweep.stores.due import Due, Horizon, Work
 
-_REST_PER_LOOK, _MOST_REST_SECONDS = 100, 10.0
+_REST_PER_LOOK, _MOST_REST_SECONDS = 100, 5.0
 
 
 class LowWater:

@@ -101,7 +101,7 @@ REFUSED = {
     f"user=app;password={MARK}": "its user holds ; or =",
     f"postgresql://db1;password={MARK}/nsb": "its host holds ; or =",
     f"postgresql://u@db1/nsb;password={MARK}": "its database holds ; or =",
-    f"postgresql://u@db1/nsb password={MARK}": "it cannot be read",
+    f"postgresql://u@db1/nsb password={MARK}": "white space",
     f"postgresql://u@db1/nsb%3Bpassword%3D{MARK}": "its database holds ; or =",
     f"postgresql://db1?password={MARK}@db1/nsb": "its user holds ; or =",
     f"postgresql://db1/nsb?sslmode=require;password={MARK}": "it cannot be read",

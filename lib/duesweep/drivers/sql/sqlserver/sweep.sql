@@ -33,7 +33,8 @@ WHERE name = @name AND holder = @holder OR until_at < DATEADD(day, -1, SYSUTCDAT
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first, with their leases; NULL: none.
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command, l.holder, l.mark
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command,
+       LOWER(CONVERT(varchar(36), l.holder)) AS holder, l.mark
 FROM {sweeps} s
 LEFT JOIN {leases} l WITH (NOLOCK)
     ON l.name = CONCAT(N'sweep ', LOWER(CONVERT(varchar(36), s.sweep_id))) COLLATE DATABASE_DEFAULT

@@ -1711,7 +1711,8 @@ DELETE FROM [nsb].[dbo].[bindings] WHERE source = ?;
 -- name: unsettled_sweeps
 -- source
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command, l.holder, l.mark
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command,
+       LOWER(CONVERT(varchar(36), l.holder)) AS holder, l.mark
 FROM [nsb].[dbo].[sweeps] s
 LEFT JOIN [nsb].[dbo].[leases] l WITH (NOLOCK)
     ON l.name = CONCAT(N'sweep ', LOWER(CONVERT(varchar(36), s.sweep_id))) COLLATE DATABASE_DEFAULT
