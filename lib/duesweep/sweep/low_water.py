@@ -2,9 +2,9 @@
 
 A look begins with the messages that have been due longest. So it passes over all that are held
 back, and over delivered ones that an old snapshot still sees: PostgreSQL keeps their places in the
-index, perhaps a million. Most looks begin at the low-water mark instead: before it, the last look
-found nothing to deliver. A message that is stored with an earlier Due, or whose back-off is over,
-is found by a look at all, and these cost a hundredth of the time where they take longer.
+index, perhaps a million. If that takes long, most looks begin at the low-water mark instead: before
+it, the last look found nothing to deliver. A message that is stored with an earlier Due, or whose
+back-off is over, is found by a look at all, some seconds later.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from duesweep.core.policy import Pause
 from duesweep.core.world import Clock
 from duesweep.stores.due import Due, Horizon, Work
 
-_REST_PER_LOOK, _MOST_REST_SECONDS = 100, 5.0
+# After a look at all messages that takes longer than one from the mark by this, the next one waits.
+_LONG_SECONDS, _REST_PER_LOOK, _MOST_REST_SECONDS = 0.05, 100, 5.0
 
 
 class LowWater:
@@ -46,8 +47,9 @@ class LowWater:
         if looks_at_all:
             longer = max(0.0, took - self._usual_seconds)
             # Of two: a single one may have waited for something else.
-            rest = _REST_PER_LOOK * min(longer, self._longer_seconds)
-            self._next_at = began + took + min(_MOST_REST_SECONDS, rest)
+            both = min(longer, self._longer_seconds)
+            rest = min(_MOST_REST_SECONDS, _REST_PER_LOOK * both) if both >= _LONG_SECONDS else 0.0
+            self._next_at = began + took + rest
             self._longer_seconds, self._pauses = longer, pauses
         else:
             self._usual_seconds = took

@@ -321,7 +321,8 @@ class _Dispatching:
     one. `is_again`: all parts are swept, and the next sweep is for messages that they left.
     `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
     Before `failed_at` no message failed. `cut_short`: why the last sweep ended before all slices
-    were done. `goes_on`: the open sweep may have another round.
+    were done. `goes_on`: the open sweep may have another round. `has_left`: an earlier part left
+    messages, which are to be planned again soon.
     """
 
     engine: Engine
@@ -341,6 +342,7 @@ class _Dispatching:
     failed_at: float | None = None
     cut_short: CutShort | None = None
     goes_on: bool = False
+    has_left: bool = False
 
     @property
     def left(self) -> int:
@@ -390,6 +392,7 @@ class _Dispatching:
         """Note the end of a sweep."""
         self.rounds.note(report, is_part=not (self.is_again or self.is_first_part))
         self.is_first_part = False
+        self.has_left |= bool(report.left or report.skipped)
         if report.failed and self.failed_at is None:
             self.failed_at = self.rounds.began
         self.stop = self.stop.after(report.claimed)
@@ -424,7 +427,7 @@ class _Dispatching:
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
-        elif self.context.repeats and not self.parts and done.end is not None:
+        elif self.context.repeats and not (self.parts or self.has_left or done.end is None):
             self.goes_on = self.rounds.go_on(run.horizon, done.end)
 
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:

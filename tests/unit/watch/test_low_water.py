@@ -50,17 +50,11 @@ def _as_due(due: _Due) -> Any:
 
 def test_looks_begin_where_the_last_one_ended_and_all_is_looked_at_now_and_then() -> None:
     clock = SettableClock()
-    due, marks = _Due(clock, 0.02), LowWater(clock)
+    due, marks = _Due(clock, 0.06), LowWater(clock)
 
-    assert _looks(clock, due, marks, 0, 1, 2, 2.9, 3.1, 4, 5.2) == [
-        None,
-        None,
-        1,
-        2,
-        None,
-        3.1,
-        None,
-    ]
+    found = _looks(clock, due, marks, 0, 1, 2, 5.9, 6.1, 7, 11.3)
+
+    assert found == [None, None, 1, 2, None, 6.1, None]
 
 
 def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> None:
@@ -76,10 +70,17 @@ def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> 
 
 def test_each_look_is_at_all_messages_where_that_takes_no_longer() -> None:
     clock = SettableClock()
-    due, marks = _Due(clock, 0.03), LowWater(clock)
-    due.seconds_from_mark = 0.03
+    due, marks = _Due(clock, 0.06), LowWater(clock)
+    due.seconds_from_mark = 0.06
 
-    assert _looks(clock, due, marks, 0, 1, 4, 5, 6) == [None, None, 1, None, None]
+    assert _looks(clock, due, marks, 0, 1, 2, 7, 8, 9) == [None, None, 1, None, None, None]
+
+
+def test_each_look_is_at_all_messages_where_that_takes_no_time() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.04), LowWater(clock)
+
+    assert _looks(clock, due, marks, 0, 0.1, 0.2, 0.3) == [None] * 4
 
 
 def test_all_messages_are_looked_at_after_five_seconds_however_long_that_takes() -> None:

@@ -67,7 +67,7 @@ _AS_ODBC = {"true": "yes", "false": "no", "sspi": "yes"}
 # Named pipes, shared memory, and LocalDB.
 _NO_TCP = re.compile(r"(np|lpc|admin):|\\\\|\(localdb\)", re.IGNORECASE)
 _JDBC_URL = re.compile(
-    r"jdbc:sqlserver://(?P<host>[^\\:;,/]*|\[[^\]]*\])(\\(?P<instance>[^:;/]*))?(:(?P<port>[^/]*))?/?",
+    r"jdbc:sqlserver://(?P<host>\[[^\]]*\]|[^\\:;,/]*)(\\(?P<instance>[^:;/]*))?(:(?P<port>[^/]*))?/?",
     re.IGNORECASE,
 )
 # Spark shows all properties but passwords.

@@ -148,3 +148,11 @@ def test_jdbc_url_that_cannot_be_read_is_refused_and_not_quoted(text: str) -> No
 
     assert "s3cret" not in str(refused.value)
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[fe80::1]:1433"])
+def test_jdbc_url_may_have_an_ipv6_address(host: str) -> None:
+    assert split_jdbc_url(f"jdbc:sqlserver://{host};databaseName=nsb") == (
+        f"jdbc:sqlserver://{host}",
+        {"databaseName": "nsb"},
+    )
