@@ -502,10 +502,10 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: find_pending
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max)
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max)
 SELECT TOP (1) CONVERT(datetime2(7), m.[Due]) AS due
 FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
   AND (? = N'[]' OR NOT EXISTS (
     SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
     WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
@@ -526,6 +526,10 @@ WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name)
 -- name: forget_attempts
 -- $1 nvarchar(max)
 DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_attempts] WHERE source = ?;
+
+-- name: forget_pauses or forget_limits or unbind
+-- $1 nvarchar(max)
+DELETE FROM [nsb].[dbo].[duesweep_pauses] WHERE source = ?;
 
 -- name: free
 -- $1 nvarchar(max)
@@ -686,15 +690,6 @@ OPTION (FAST 1000);
 -- name: name_journal
 -- $1 nvarchar(max), $2 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_bindings] SET journal_id = ? WHERE source = ? AND journal_id IS NULL;
-
--- name: next_due
--- $1 nvarchar(max), $2 nvarchar(max)
-SELECT CONVERT(datetime2(7), MIN(m.[Due])) AS due,
-       (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[Sales.Orders.Delayed] e WITH (NOLOCK) WHERE e.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
-        ) earlier) AS has_earlier
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
 
 -- name: note_settled
 -- $1 nvarchar(max)
@@ -1111,18 +1106,29 @@ FROM [nsb].[dbo].[duesweep_journal]
 WHERE sweep_id = ? AND kind <> 'slice'
 GROUP BY slice;
 
--- name: unbind or forget_pauses or forget_limits
--- $1 nvarchar(max)
-DELETE FROM [nsb].[dbo].[duesweep_pauses] WHERE source = ?;
-
 -- name: unsettled_sweeps
 -- $1 nvarchar(max)
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command,
+       LOWER(CONVERT(varchar(36), l.holder)) AS holder, l.mark
 FROM [nsb].[dbo].[duesweep_sweeps] s
+LEFT JOIN [nsb].[dbo].[duesweep_leases] l WITH (NOLOCK)
+    ON l.name = CONCAT(N'sweep ', LOWER(CONVERT(varchar(36), s.sweep_id))) COLLATE DATABASE_DEFAULT
+    AND l.until_at > SYSUTCDATETIME()
 WHERE s.source = ?
 ORDER BY s.started_at;
 
 -- name: unsubscribe
 -- $1 nvarchar(max), $2 nvarchar(max)
 DELETE FROM [nsb].[dbo].[SubscriptionRouting] WITH (ROWLOCK) WHERE Endpoint = ? AND Topic = ?;
+
+-- name: upcoming
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
+SELECT (
+    SELECT CONVERT(datetime2(7), MIN(m.[Due]))
+    FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+) AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
+JOIN [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
