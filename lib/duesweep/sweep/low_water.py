@@ -26,9 +26,11 @@ class LowWater:
         self._clock = clock
         self._mark: datetime | None = None
         self._pauses: Sequence[Pause] = ()
-        # How long a look from the mark takes, how much longer the last one at all took, and when to
-        # look at all again.
-        self._usual_seconds = self._longer_seconds = self._next_at = 0.0
+        # Of looks that find nothing: how long one from the mark takes, and how much longer the last
+        # one at all took.
+        self._usual_seconds = self._longer_seconds = 0.0
+        # How long to rest after a look at all messages, and when the next one is.
+        self._rest_seconds = self._next_at = 0.0
         # When the open sweep ends, to try messages that were left before the mark, and from which
         # Due on they are. Until then no look is at them. None: no message was left.
         self.tries_at: float | None = None
@@ -44,16 +46,12 @@ class LowWater:
         since = None if looks_at_all else self._mark
         work = due.find_work(replace(horizon, since=since))
         took = self._clock.seconds() - began
+        is_idle = work is None or work.only_settles
+        if is_idle:
+            self._measure(took, looks_at_all=looks_at_all)
         if looks_at_all:
-            longer = max(0.0, took - self._usual_seconds)
-            # Of two: a single one may have waited for something else.
-            both = min(longer, self._longer_seconds)
-            rest = min(_MOST_REST_SECONDS, _REST_PER_LOOK * both) if both >= _LONG_SECONDS else 0.0
-            self._next_at = began + took + rest
-            self._longer_seconds, self._pauses = longer, pauses
-        else:
-            self._usual_seconds = took
-        if work is None or work.only_settles:
+            self._next_at, self._pauses = began + took + self._rest_seconds, pauses
+        if work is None or is_idle:
             self.clear(horizon)
             return work
         if since is not None:
@@ -61,6 +59,16 @@ class LowWater:
         # It may be before the mark, and the next look has to find it too.
         self._mark = work.since
         return work
+
+    def _measure(self, took: float, *, looks_at_all: bool) -> None:
+        if not looks_at_all:
+            self._usual_seconds = took
+            return
+        longer = max(0.0, took - self._usual_seconds)
+        # Of two: a single one may have waited for something else.
+        both = min(longer, self._longer_seconds)
+        rest = _REST_PER_LOOK * both if both >= _LONG_SECONDS else 0.0
+        self._rest_seconds, self._longer_seconds = min(_MOST_REST_SECONDS, rest), longer
 
     def begin(self) -> None:
         """Begin a look or a sweep, which is for messages that were left too."""

@@ -116,7 +116,7 @@ class Rounds:
         self._destinations, self._noted = destinations, self._clock.seconds()
         if not self._went_on:
             self._ended, self._went_on = self._noted, True
-        # Meanwhile no look is at messages before the mark, whatever their destination.
+        # Until then no look is at messages before the mark, whatever their destination.
         rest = min(self._rest, _LONGEST_REST_SECONDS)
         self.low_water.clear(horizon, rest if end.left_blocked else None)
         return True

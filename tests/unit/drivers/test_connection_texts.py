@@ -291,6 +291,10 @@ def test_url_that_libpq_would_misread_is_refused_without_its_text(dsn: str, why:
     assert MARK not in str(refusal.value)
 
 
+def test_url_may_name_an_abstract_socket() -> None:
+    assert for_libpq("postgresql:///nsb?host=@abstract") == "postgresql:///nsb?host=@abstract"
+
+
 @pytest.mark.parametrize("dsn", ["host=h user=app dbname=''", "postgresql://app@h/?dbname="])
 def test_database_without_a_name_is_that_of_the_user(dsn: str) -> None:
     assert database_of(dsn) == "app"

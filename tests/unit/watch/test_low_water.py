@@ -57,6 +57,19 @@ def test_looks_begin_where_the_last_one_ended_and_all_is_looked_at_now_and_then(
     assert found == [None, None, 1, 2, None, 6.1, None]
 
 
+def test_looks_that_find_work_are_not_compared_with_others() -> None:
+    """They send fewer statements, and each costs a round trip."""
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.1), LowWater(clock)
+    due.seconds_from_mark = 0.1
+    assert _looks(clock, due, marks, 0, 1, 2, 7, 8) == [None, None, 1, None, None]
+
+    due.work, due.seconds, due.seconds_from_mark = Work(), 0.03, 0.03
+    assert _looks(clock, due, marks, 9, 10) == [None, None]
+    due.work, due.seconds, due.seconds_from_mark = None, 0.1, 0.1
+    assert _looks(clock, due, marks, 11, 12, 13) == [None, None, None]
+
+
 def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> None:
     clock = SettableClock()
     due, marks = _Due(clock, 0.0), LowWater(clock)

@@ -60,9 +60,9 @@ def for_libpq(dsn: str) -> str:
         keyword: Value(text, text if text in dsn and f"'{text}'" not in dsn else "")
         for keyword, text in texts.items()
     }
-    shown = [value.bare for keyword, value in values.items() if keyword in _SHOWN]
-    # libpq gives several hosts without their ports.
-    shown += texts.get("host", "").removeprefix("@").split(",")
+    shown = [values[keyword].bare for keyword in ("user", "dbname") if keyword in values]
+    # An abstract socket begins with one.
+    shown += [host.removeprefix("@") for host in texts.get("host", "").split(",")]
     if LIBPQ_URL.match(dsn) and any("@" in text for text in shown):
         # Of a password that is not encoded, libpq takes the end for the host or the database.
         raise DsnError("it cannot be read", HOW_TO_LIBPQ)
