@@ -213,7 +213,13 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
 _NEEDED: Mapping[str, Mapping[str, Any]] = {
     "a batch begins only while its sweep is open": {"has_executors": True, "rarity": 20},
     "only a dead sweep is closed by others": {"sweepers": 3, "watchers": 2, "rarity": 200},
-    "a sweep is closed after its batches in flight": {"has_executors": True, "rarity": 20},
+    "a sweep is closed after its batches in flight": {
+        "has_executors": True,
+        "rarity": 20,
+        "sweepers": 3,
+        "slices": 3,
+        "batch_rows": 1,
+    },
     "a claim tests the Due again, and so does the delivery": {"roles": ("operator",), "rarity": 20},
     "what a lost transaction sent is not confirmed later": {"may_double": True, "rarity": 20},
     "a command that puts messages back runs alone, and after all others": {
