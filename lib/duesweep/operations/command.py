@@ -328,7 +328,7 @@ def _open(session: OperatorDriver, command: Command, patience: Patience) -> Swee
         told = partial(_STILL_UNDOES.format, other, session.source)
         if not patience.wait(told):
             raise StoreError(
-                f"{told()}, and this one has done nothing",
+                f"{told()}, and this command has changed nothing",
                 advice="try again when that one has ended",
                 transient=True,
             )
