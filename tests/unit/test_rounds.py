@@ -215,6 +215,28 @@ def test_outage_goes_on_while_the_sweep_beside_it_does() -> None:
 
 
 @pytest.mark.parametrize(
+    ("took", "rest"),
+    [
+        pytest.param(0.01, 1.0, id="few messages"),
+        pytest.param(1.2, 6.0, id="a million messages"),
+        pytest.param(30.0, 10.0, id="never longer"),
+    ],
+)
+def test_open_sweep_rarely_plans_the_messages_of_an_outage_if_that_takes_long(
+    took: float, rest: float
+) -> None:
+    clock = SettableClock()
+    rounds = Rounds(TIMES, clock, never_ends=True)
+    away = _breaker("Shipping", "open", left=2)
+
+    rounds.begin()
+    clock.advance(took)
+    rounds.go_on(_HORIZON, SliceEnd(Account(given=3, claimed=1, left=2), "it is away", (away,)))
+
+    assert rounds.low_water.seconds_to_try == pytest.approx(rest)
+
+
+@pytest.mark.parametrize(
     ("end", "goes_on"),
     [
         (SliceEnd(Account(given=1, claimed=1), None), True),
