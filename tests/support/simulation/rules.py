@@ -220,13 +220,42 @@ _NEEDED: Mapping[str, Mapping[str, Any]] = {
         "slices": 3,
         "batch_rows": 1,
     },
-    "a claim tests the Due again, and so does the delivery": {"roles": ("operator",), "rarity": 20},
-    "what a lost transaction sent is not confirmed later": {"may_double": True, "rarity": 20},
+    "a claim tests the Due again, and so does the delivery": {
+        "roles": ("operator",),
+        "rarity": 200,
+        "sweepers": 3,
+        "messages": 12,
+        "batch_rows": 1,
+        "slices": 1,
+        "sessions": 1,
+    },
+    "a claim tests the back-off again": {
+        "roles": ("weather",),
+        "rarity": 200,
+        "sweepers": 3,
+        "messages": 40,
+        "slices": 3,
+    },
+    "what a lost transaction sent is not confirmed later": {
+        "roles": (),
+        "may_double": True,
+        "rarity": 20,
+        "messages": 40,
+        "batch_rows": 3,
+    },
     "a command that puts messages back runs alone, and after all others": {
         "roles": ("operator", "returner"),
         "rarity": 200,
     },
-    "a sweep exhausts no more than it may": {"roles": ("weather", "producer"), "slices": 3},
+    "a sweep exhausts no more than it may": {
+        "roles": ("weather",),
+        "rarity": 200,
+        "sweepers": 1,
+        "watchers": 0,
+        "messages": 40,
+        "batch_rows": 10,
+        "slices": 3,
+    },
 }
 
 
