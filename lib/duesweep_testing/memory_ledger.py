@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
+from deltalake import write_deltalake
 from pyarrow import RecordBatch
 
 from duesweep.core.world import micros
@@ -22,7 +23,6 @@ from duesweep.ledger.base import (
     LedgerTableFacts,
     LedgerTables,
     Named,
-    Rows,
     TableSize,
 )
 from duesweep.ledger.delta_rs import DeltaRsTables
@@ -93,12 +93,10 @@ class MemoryTables(LedgerTables):
     def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """By delta-rs, of a copy on the disk."""
         with TemporaryDirectory() as folder:
-            copy = DeltaRsTables(folder)
             for name in tables:
                 if name in self.tables:
-                    copy.create(name, {})
-                    copy.write([LedgerPiece(name, _rows(name, self._fitting(name, [])), uuid4())])
-            yield from copy.ask(question, tables, **values)
+                    write_deltalake(f"{folder}/{name}", _batch(name, self._fitting(name, [])))
+            yield from DeltaRsTables(folder).ask(question, tables, **values)
 
     def _fitting(self, name: str, conditions: Sequence[Condition]) -> list[LedgerRow]:
         with self._changing:
@@ -146,12 +144,11 @@ class MemoryContext(SweepContext):
         return Ledger(self.tables)
 
 
-def _rows(name: str, kept: Sequence[LedgerRow]) -> Rows:
+def _batch(name: str, kept: Sequence[LedgerRow]) -> RecordBatch:
     """The rows as a ledger's writer takes them: headers are pairs there."""
     headers = [(row.get("headers") or {}).items() for row in kept]
     pairs = [row | {"headers": [*each]} for row, each in zip(kept, headers, strict=True)]
-    batch = RecordBatch.from_pylist(pairs, SCHEMAS[name])
-    return Rows(lambda: [batch], batch.nbytes)
+    return RecordBatch.from_pylist(pairs, SCHEMAS[name])
 
 
 def _value(row: LedgerRow, column: str) -> object:
