@@ -288,7 +288,7 @@ def test_store_that_is_lost_in_a_later_part_leaves_word_of_the_earlier_ones(
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(SqlSweeps, "open", fail_later)
         with pytest.raises(StoreError, match="out of reach"):
-            _sweep(endpoint)
+            _sweep(endpoint, breaker__trigger_seconds=1)
 
     (told,) = (entry for entry in logs if entry["event"] == "backlog_ends_early")
     assert (told["dispatched"], told["left"]) == (10, 20)
