@@ -121,17 +121,17 @@ def test_each_command_runs_without_spark_and_java(installed: Installed, endpoint
 def test_large_backlog_is_delivered_without_spark_and_says_why(
     installed: Installed, endpoint: Endpoint
 ) -> None:
-    delay_backlog(endpoint, 250_000)
+    delay_backlog(endpoint, 120_000)
 
     refused = installed.run("sweep --json", endpoint, sweep__engine="spark")
-    swept = installed.run("sweep --json", endpoint, sweep__spark_from=200_000)
+    swept = installed.run("sweep --json", endpoint, sweep__spark_from=100_000)
 
     assert (refused.code, refused.document["outcome"]) == (2, "error")
     assert "PySpark is not installed" in refused.document["error"]
-    assert (swept.code, swept.document["dispatched"], swept.document["left"]) == (0, 250_000, 0)
+    assert (swept.code, swept.document["dispatched"], swept.document["left"]) == (0, 120_000, 0)
     assert swept.document["engine"] == "in-process"
     assert "install duesweep[spark]" in str(swept.document["without_spark"])
-    assert endpoint.fetch('SELECT count(*) AS n FROM "Billing"')[0].n == 250_000
+    assert endpoint.fetch('SELECT count(*) AS n FROM "Billing"')[0].n == 120_000
     assert installed.run("audit", endpoint).code == 0
 
 
