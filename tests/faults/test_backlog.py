@@ -19,7 +19,7 @@ from duesweep.stores.due import Slices
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep import in_process, settle
+from duesweep.sweep import backlog, in_process, settle
 from duesweep.sweep import sweep as pipeline
 from duesweep.sweep.slice import Slice
 from duesweep.sweep.spark import SparkEngine
@@ -45,7 +45,7 @@ WHERE numbered.id = d.id
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (policy, in_process, look, pipeline):
+    for module in (policy, in_process, look, backlog):
         monkeypatch.setattr(module, "MOST_IN_A_SWEEP", _PART)
 
 

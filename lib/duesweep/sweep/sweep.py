@@ -11,11 +11,10 @@ before the next one begins, so the journal is bounded. A watcher's sweep stays o
 they come due, and is settled while the next one delivers (settler.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import NamedTuple
 
 from duesweep.core import logs
 from duesweep.core.account import (
@@ -35,13 +34,13 @@ from duesweep.core.errors import (
     SweepClosedError,
     may_pass,
 )
-from duesweep.core.policy import MOST_IN_A_SWEEP
 from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, STORAGE, STORE, Clock, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.backlog import Backlog, Part
 from duesweep.sweep.job import (
     Attributes,
     CutShort,
@@ -108,7 +107,7 @@ def sweep(
             dispatching.planned = planned
             dispatching.take(planned.horizon, planned.slices)
         report = _sweep_all(dispatching, reach or context.reach)
-        report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
+        report = add_rest(report, dispatching.backlog.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
         if exit_code_of(report) is not ExitCode.DONE:
             reasons = (report.ledger_error, report.reason, *(one.reason for one in report.failures))
@@ -129,7 +128,7 @@ def _sweep_all(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
         dispatching.context = replace(
             context, retry=replace(context.retry, max_exhausted_per_sweep=more)
         )
-        is_again = dispatching.is_again
+        is_again = dispatching.backlog.is_again
         try:
             found = _sweep(dispatching, reach)
             if found is not None and is_again and not dispatching.is_planned:
@@ -146,7 +145,7 @@ def _sweep_all(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                 if dispatching.seconds_to_next is not None:
                     continue
             done = {"dispatched": report.dispatched, "sweep_ids": report.sweep_ids}
-            logs.error("backlog_ends_early", **done, left=dispatching.left)
+            logs.error("backlog_ends_early", **done, left=dispatching.backlog.left)
             raise
         report = (
             add_round(report, found, are_held=dispatching.are_held)
@@ -171,14 +170,14 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
             # The store has to count reservations.
             operators_of(context.store, "[[limit]]")
         ledger_error = _settle_before(dispatching, session, ledger)
-        horizon = dispatching.horizon
+        horizon = dispatching.backlog.horizon
         if horizon is None:
             horizon = reach(session.due.horizon())
             refuse_missing_queues(context, session.due, horizon)
             if ledger_error is not None and not session.due.count_pending(horizon, most=1):
                 # Otherwise each run would add an empty sweep that has to be settled.
                 raise NothingDueError.of(ledger_error.problem, transient=ledger_error.transient)
-        elif dispatching.is_again:
+        elif dispatching.backlog.is_again:
             dispatching.are_held = bool(session.due.pauses())
             if not session.due.count_pending(horizon, most=1):
                 return None
@@ -236,7 +235,7 @@ def _settle_after(
 ) -> SweepReport:
     """Settle the closed sweep, unless it moved nothing, or that is the settler's. Its report."""
     context, stop, journal = dispatching.context, dispatching.stop, session.journal
-    if dispatching.is_again or dispatching.rounds.is_in_vain:
+    if dispatching.backlog.is_again or dispatching.rounds.is_in_vain:
         report = drop_empty(journal, run.sweep_id, ledger_error)
         if report is not None:
             return report
@@ -264,7 +263,7 @@ def _dispatch(
     with stop.passed_on(context.store, session.sweeps, run), closing(engine):
         if not dispatching.is_planned:
             return run
-        if not dispatching.parts:
+        if not dispatching.backlog.parts:
             dispatching.plan(session, run.horizon)
         dispatching.run(session, run)
         return _go_on(dispatching, session, run, reach)
@@ -307,22 +306,13 @@ def _attributes(report: SweepReport) -> Attributes:
     }
 
 
-class _Part(NamedTuple):
-    """Slices for one sweep. `shares`: see `Job`."""
-
-    plan: Slices
-    shares: tuple[int, ...] | None
-
-
 @dataclass(slots=True)
 class _Dispatching:
-    """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. `parts`
-    of the plan, by `horizon`, are for further sweeps; `is_first_part`: the last sweep had the first
-    one. `is_again`: all parts are swept, and the next sweep is for messages that they left.
-    `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
-    Before `failed_at` no message failed. `cut_short`: why the last sweep ended before all slices
-    were done. `goes_on`: the open sweep may have another round. `has_left`: an earlier part left
-    messages, which are to be planned again soon.
+    """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. Of the
+    last sweep: `is_open`: it was opened; `is_planned`: it has a plan; `cut_short`: why it ended
+    before all slices were done; `goes_on`: it may have another round. Of all of them: `are_held`:
+    there are pauses; `has_left`: some messages were left, and are to be planned again soon; before
+    `failed_at` no message failed.
     """
 
     engine: Engine
@@ -332,32 +322,24 @@ class _Dispatching:
     rounds: Rounds
     settler: Settler | None = None
     planned: Planned | None = None
-    horizon: Horizon | None = None
-    parts: Sequence[_Part] = ()
-    is_first_part: bool = False
-    is_again: bool = False
-    is_planned: bool = False
-    are_held: bool = False
+    backlog: Backlog = field(default_factory=Backlog)
     is_open: bool = False
-    failed_at: float | None = None
+    is_planned: bool = False
     cut_short: CutShort | None = None
     goes_on: bool = False
+    are_held: bool = False
     has_left: bool = False
-
-    @property
-    def left(self) -> int:
-        """How many messages are planned that no sweep has."""
-        return sum(part.plan.found for part in self.parts)
+    failed_at: float | None = None
 
     @property
     def seconds_to_next(self) -> float | None:
         """After how many seconds to sweep again; None: that is of no use, or not wanted."""
-        if self.cut_short or self.stop.is_wanted or not (self.parts or self.stop.may_claim):
+        if self.cut_short or self.stop.is_wanted or not (self.backlog.parts or self.stop.may_claim):
             return None
-        if self.parts and not self.rounds.are_services_out:
+        if self.backlog.parts and not self.rounds.are_services_out:
             return 0.0
         # A watcher rests by itself.
-        is_over = self.context.repeats and not self.parts
+        is_over = self.context.repeats and not self.backlog.parts
         seconds = None if is_over else self.rounds.seconds_to_next
         if seconds is None or self.failed_at is None:
             return seconds
@@ -390,21 +372,16 @@ class _Dispatching:
 
     def note(self, report: SweepReport) -> None:
         """Note the end of a sweep."""
-        self.rounds.note(report, is_part=not (self.is_again or self.is_first_part))
-        self.is_first_part = False
+        self.rounds.note(report, is_part=self.backlog.is_later_part)
         self.has_left |= bool(report.left or report.skipped)
         if report.failed and self.failed_at is None:
             self.failed_at = self.rounds.began
         self.stop = self.stop.after(report.claimed)
-        self.is_again = not self.parts
-        if self.is_again and self.horizon is not None:
-            self.horizon = self.horizon.again
+        self.backlog.end_sweep()
 
     def take(self, horizon: Horizon, plan: Slices) -> None:
         """Sweep this plan, in parts."""
-        self.horizon = horizon
-        self.is_first_part = True
-        self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
+        self.backlog.take(horizon, plan, self.stop.shares(plan.planned))
 
     def plan(self, session: DriverSession, horizon: Horizon) -> None:
         """Plan the messages that are due by the horizon."""
@@ -414,11 +391,11 @@ class _Dispatching:
     def run(self, session: DriverSession, run: SweepRun) -> None:
         """Dispatch the first part of the plan, if there is any."""
         self.goes_on = False
-        if not self.parts:
+        if not self.backlog.parts:
             return
         if (seconds := self.stop.begin()) is not None:
             session.sweeps.stop(run.sweep_id, seconds)
-        part, *self.parts = self.parts
+        part = self.backlog.next()
         job = self._job(run, part, first_slice=session.sweeps.note_slices(run, part.plan))
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
         with self.context.tracing.span("dispatch"), watched:
@@ -427,10 +404,10 @@ class _Dispatching:
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
-        elif self.context.repeats and not (self.parts or self.has_left or done.end is None):
+        elif self.context.repeats and not (self.backlog.parts or self.has_left or done.end is None):
             self.goes_on = self.rounds.go_on(run.horizon, done.end)
 
-    def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
+    def _job(self, run: SweepRun, part: Part, first_slice: int) -> Job:
         return Job(
             # Its class and its secrets are not for executors.
             replace(self.context, tracing=Tracing()),
@@ -441,23 +418,6 @@ class _Dispatching:
             tries_in=self.rounds.low_water.seconds_to_try,
             stop=self.stop,
         )
-
-
-def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:
-    """A plan in parts for one sweep each. All that is left when the shares are used up belongs to
-    the last one, so it counts as left there.
-    """
-    starts, held = [0], 0
-    for number, planned in enumerate(plan.planned):
-        if held and held + planned > MOST_IN_A_SWEEP and (shares is None or shares[number]):
-            starts.append(number)
-            held = 0
-        held += planned
-    parts = []
-    for start, end in zip(starts, [*starts[1:], len(plan.planned)], strict=True):
-        part, share = plan.part(start, end), tuple((shares or plan.planned)[start:end])
-        parts.append(_Part(part, None if share == part.planned else share))
-    return parts
 
 
 def _go_on(
@@ -489,9 +449,9 @@ def _go_on(
                     horizon = replace(horizon, since=work.since)
                     dispatching.plan(session, horizon)
                 seconds = _REST_SECONDS
-                if not dispatching.parts:
+                if not dispatching.backlog.parts:
                     seconds = max(seconds, _seconds_to_next(session, horizon))
-            if dispatching.parts:
+            if dispatching.backlog.parts:
                 run = replace(run, horizon=horizon)
                 dispatching.run(session, run)
                 moved_at = clock.seconds()

@@ -143,7 +143,7 @@ def test_messages_that_an_early_part_of_a_backlog_left_are_tried_again_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also if looks at all messages take long, and so are few."""
-    for module in ("core.policy", "sweep.sweep", "operations.look"):
+    for module in ("core.policy", "sweep.backlog", "operations.look"):
         monkeypatch.setattr(f"duesweep.{module}.MOST_IN_A_SWEEP", 40)
     world, clock = _world()
     began: list[float] = []
