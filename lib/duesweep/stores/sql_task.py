@@ -54,6 +54,7 @@ class Locked:
     skipped: int = 0
     gone: int = 0
     later: int = 0
+    held: int = 0
 
 
 class SqlTask(TaskSession):
@@ -167,6 +168,7 @@ class SqlTask(TaskSession):
             locked.gone,
             later,
             begun.paused,
+            locked.held,
         )
 
     def checked_move(

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -116,22 +116,31 @@ class SqlServerTask(SqlTask):
         if not wanted:
             return Locked()
         rows, is_all = self._read(run, wanted, paused)
-        missing = Counter(wanted) - Counter(row.due for row in rows)
-        skipped, gone, later = 0, 0, 0
+        missing, found = Counter(wanted) - Counter(row.due for row in rows), Locked()
         if not is_all:
             unread += missing.elements()
         elif missing:
-            skipped, gone, later = self._explained(run, missing, Counter(row.due for row in rows))
-        self._remember(rows)
-        return Locked(rows, unread, skipped, gone, later)
+            found = self._explained(run, missing, Counter(row.due for row in rows), paused)
+        self._claimed |= {row.message_key: row for row in rows}
+        return replace(found, rows=rows, unread=unread)
 
     def _explained(
-        self, run: SweepRun, missing: Counter[str], claimed: Counter[str]
-    ) -> tuple[int, int, int]:
-        """How many rows that were missing at their Dues are held by others, gone, and in back-off
-        since the sweep began.
+        self,
+        run: SweepRun,
+        missing: Counter[str],
+        claimed: Counter[str],
+        paused: Sequence[str] = (),
+    ) -> Locked:
+        """How many rows that were missing at their Dues are held back by these patterns, locked by
+        others, in back-off since the sweep began, and gone.
         """
         skipped = later = 0
+        held_back = Counter[str]()
+        if paused:
+            values = {"dues": _dues(missing), "paused": self._location.pausing(paused)}
+            rows = self.statements.rows("count_held_back", **values)
+            held_back.update({row.due: row.held_back for row in rows})
+        held = missing & held_back
         rows = self.statements.rows(
             "explain_unclaimed",
             source=self.source,
@@ -140,13 +149,15 @@ class SqlServerTask(SqlTask):
             excluded=self._excluded_at(missing),
         )
         for row in rows:
-            here = len(self._excluded_at([row.due]))
-            # A row that is neither ours, nor in back-off, nor excluded, is another session's.
-            others = row.present - claimed[row.due] - row.waiting - here
-            held = max(0, min(missing[row.due], others))
-            skipped += held
-            later += max(0, min(missing[row.due] - held, row.failed_since))
-        return skipped, missing.total() - skipped - later, later
+            others = row.present - claimed[row.due] - held_back[row.due] - row.waiting
+            # Unless they are excluded, another session has them.
+            others -= len(self._excluded_at([row.due]))
+            rest = missing[row.due] - held[row.due]
+            locked = max(0, min(rest, others))
+            skipped += locked
+            later += max(0, min(rest - locked, row.failed_since))
+        gone = missing.total() - held.total() - skipped - later
+        return Locked(skipped=skipped, gone=gone, later=later, held=held.total())
 
     def _narrowed(self, claim_keys: list[str]) -> tuple[list[str], list[str]]:
         """Claim keys whose Dues a claim may look through, and those for another claim.
@@ -154,7 +165,10 @@ class SqlServerTask(SqlTask):
         A claim locks the rows that it looks at. So that it never looks at more than its bound, the
         known failures of the same Dues, and excluded messages, have to leave room.
         """
-        if self._some_waiting() + len(claim_keys) <= SCANNED_ROWS:
+        # At least as many as wait at these Dues, up to the bound; cheap after few failures.
+        some = self.statements.row("count_some_waiting", source=self.source, most=SCANNED_ROWS)
+        excluded = sum(map(len, self._left_alone.values()))
+        if some.waiting + excluded + len(claim_keys) <= SCANNED_ROWS:
             return claim_keys, []
         later: list[str] = []
         while (
@@ -163,12 +177,6 @@ class SqlServerTask(SqlTask):
             middle = len(claim_keys) // 2
             claim_keys, later = claim_keys[:middle], claim_keys[middle:] + later
         return claim_keys, later
-
-    def _some_waiting(self) -> int:
-        """At least as many as `_waiting` finds, up to the bound; cheap after few failures."""
-        found = {"source": self.source, "most": SCANNED_ROWS}
-        row = self.statements.row("count_some_waiting", **found)
-        return int(row.waiting) + sum(map(len, self._left_alone.values()))
 
     def _waiting(self, claim_keys: list[str]) -> int:
         row = self.statements.row("count_waiting", source=self.source, dues=_dues(claim_keys))
@@ -219,8 +227,7 @@ class SqlServerTask(SqlTask):
             raise UnusualBatchError("other messages also have these Dues")
         missing, unclaimed = dues - claimed, Locked()
         if missing:
-            skipped, gone, later = self._explained(run, missing, claimed)
-            unclaimed = Locked(skipped=skipped, gone=gone, later=later)
+            unclaimed = self._explained(run, missing, claimed)
         found = {} if unclaimed.skipped else self._grouped(rows)
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
@@ -332,9 +339,6 @@ class SqlServerTask(SqlTask):
         """Forget the claim before."""
         self._claimed, self._left_alone = {}, left_alone
 
-    def _remember(self, rows: Iterable[Any]) -> None:
-        self._claimed.update((row.message_key, row) for row in rows)
-
     def claim_key(self, message: Message) -> str:
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
@@ -428,7 +432,7 @@ class SqlServerTask(SqlTask):
 
     def lock_next(self, zone: str) -> Sequence[Any]:  # noqa: ARG002
         rows = self.statements.rows("fetch_next_due", source=self.source)
-        self._remember(rows)
+        self._claimed |= {row.message_key: row for row in rows}
         return rows
 
     def put_back(
@@ -452,7 +456,7 @@ class SqlServerTask(SqlTask):
         else:
             places = _places(map(split_lock_key, lock_keys))
             rows = self.statements.rows("hold", messages=places)
-        self._remember(rows)
+        self._claimed |= {row.message_key: row for row in rows}
         return rows
 
     def count_present(self, lock_keys: Sequence[str]) -> int:

@@ -22,10 +22,10 @@ class Claim:
     Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
     time at the claim, microseconds since 1970-01-01 UTC. `unread` are claim keys for a claim of
     their own: their messages were more than a batch may hold in bytes. Of the other claim keys
-    that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
-    messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
-    all five. `paused` are the patterns of destinations to which nothing may go now; messages for
-    them are among `messages`.
+    that led to no message, `skipped` led to rows that others hold, `gone` to none, `later` to
+    messages that are not due, or not eligible, any more, and `held` to paused ones. So the number
+    of claim keys is the sum of all six. `paused` are the patterns of destinations to which nothing
+    may go now; messages for them may be among `messages`.
     """
 
     messages: tuple[Message, ...]
@@ -35,6 +35,7 @@ class Claim:
     gone: int = 0
     later: int = 0
     paused: tuple[str, ...] = ()
+    held: int = 0
 
     def __post_init__(self) -> None:
         # Without it a message that is not due yet would pass for one that is.

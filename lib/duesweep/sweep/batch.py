@@ -202,7 +202,7 @@ class Batches:
                 skipped=claim.skipped,
                 gone=claim.gone,
                 later=claim.later + len(stay[Why.EARLY]),
-                held=len(stay[Why.HELD]),
+                held=claim.held + len(stay[Why.HELD]),
                 left=len(stay[Why.LEFT]),
             ),
             [*again, *claim.unread],

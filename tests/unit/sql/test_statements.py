@@ -73,7 +73,8 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         # the index on Due of a table that is there; what queue tables lack
         *("create_due_index", "queue_indexes"),
         # by spans of Due; the MSMQ store; two shapes of queue tables
-        *("count_waiting", "count_some_waiting", "remove_first", "follow_rescheduled"),
+        *("count_waiting", "count_some_waiting", "count_held_back"),
+        *("remove_first", "follow_rescheduled"),
         *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
         *("set_span", "claim_span", "move_span", "move_recoverable_span", "remove_span"),
         "seek_and_remove_span",

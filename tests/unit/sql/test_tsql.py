@@ -29,8 +29,8 @@ LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "c
 VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
 # Sent by the dialects' own classes. Code for both servers sends all others, with the same values.
 OWN = {
-    *("claim", "count_present", "describe_indexes", "explain_unclaimed", "fetch_next_due", "hold"),
-    *("queue_tables", "remove", "reschedule"),
+    *("claim", "count_held_back", "count_present", "describe_indexes", "explain_unclaimed"),
+    *("fetch_next_due", "hold", "queue_tables", "remove", "reschedule"),
 }
 ROW_VERSIONS_ARE_NOT_READ = {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
 from duesweep.core.policy import Pause, RateLimit
 from duesweep.stores.task import TaskSession
 from duesweep_testing.contract.stores import steps
@@ -19,18 +21,21 @@ SESSIONS, TURNS, AT_ONCE = 4, 10, 50
 class HeldContract:
     """Pauses and limits are kept with the messages, and every session sees them."""
 
-    def test_claim_tells_what_is_paused_and_returns_it_nevertheless(
-        self, subject: StoreUnderTest
+    # Of the first pattern a store may need the task to tell whether it fits.
+    @pytest.mark.parametrize("pattern", ["B*g", "Billing"])
+    def test_claim_tells_what_is_paused_and_returns_or_counts_it(
+        self, subject: StoreUnderTest, pattern: str
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         with steps.operator(subject) as session:
-            # No column or header tells, so that every store claims it.
-            session.people.pause("B*g", None, "ops@host", "the bank is down")
+            session.people.pause(pattern, None, "ops@host", "the bank is down")
 
         with steps.batch(subject) as task:
-            claim = steps.claim(subject, task, run)
+            claim = steps.claim(subject, task, run, row)
 
-        assert claim.paused == ("B*g",)
+        assert claim.paused == (pattern,)
+        assert len(claim.messages) + claim.held == 1
+        assert (claim.skipped, claim.gone, claim.later) == (0, 0, 0)
         assert subject.waiting() == {row.key}
 
     def test_pause_is_told_with_who_and_why(self, subject: StoreUnderTest) -> None:

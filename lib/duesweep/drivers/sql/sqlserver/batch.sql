@@ -112,6 +112,20 @@ CROSS APPLY (
       )
 ) failures;
 
+-- name: count_held_back
+-- Returns how many messages with each of these Dues a claim leaves out because they are paused. Runs after the
+-- claim, on its own.
+SELECT t.due, here.held_back
+FROM (
+    SELECT TOP (2147483647) j.due, {{tick: j.due}} AS tick
+    FROM OPENJSON(CONVERT(nvarchar(max), @dues)) WITH (due varchar(27) '$.due') j
+) t
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS held_back
+    FROM {delayed} m WITH (NOLOCK)
+    WHERE m.{due} = t.tick AND NOT {{not_paused: @paused}}
+) here;
+
 -- name: read_some_attempts
 -- Returns `most` retry counters of the source, or all if there are fewer: then `read_attempts` is saved.
 SELECT TOP (@most) a.message_key, a.attempts,

@@ -59,6 +59,22 @@ CROSS APPLY (
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] IS NULL;
 
+-- name: count_held_back
+-- dues, paused, paused
+SELECT t.due, here.held_back
+FROM (
+    SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (due varchar(27) '$.due') j
+) t
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS held_back
+    FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
+    WHERE m.[Time] = t.tick AND NOT (? = N'[]' OR NOT EXISTS (
+      SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
+      WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+    ))
+) here;
+
 -- name: count_pending
 -- most, horizon, since, paused, paused, source
 SELECT COUNT_BIG(*) AS pending
