@@ -1,17 +1,11 @@
-"""The results of a sweep, as journal and ledger keep them: the account of each slice, its breakers,
-and the number of the format.
+"""The results of a sweep, as journal and ledger keep them: the account of each slice, its breakers.
 
 In an account, `given = claimed + skipped + gone + later + held + left`. Each number
 is counted where it is known, not derived from the others. The rest, if the sum is too small,
 is `unexplained`.
-
-The number of the format is raised by a change with which an older version would lose or double the
-results of a sweep, or abort one. A new column that an older version may leave empty is no such
-change.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -20,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from duesweep.core.errors import Problem, make_storable
+from duesweep.core.errors import make_storable
 
 # The name of the breaker of a slice's sessions.
 SERVICES = "store and queues"
@@ -473,31 +467,4 @@ def add_rest(report: SweepReport, rest: int, *, is_stopped: bool) -> SweepReport
         left=report.left + rest,
         outcome=max(report.outcome, "stopped" if is_stopped else "incomplete", key=_OUTCOMES.index),
         reason=report.reason if is_stopped else report.reason or report.ledger_error,
-    )
-
-
-# The journal's second one has leases: earlier versions would take living sweeps for dead.
-LEDGER_FORMAT, JOURNAL_FORMAT = 1, 2
-# The first version that knows them.
-_SINCE = "0.1.0"
-_MARK = re.compile(r"duesweep format (?P<number>\d+)(?: \((?P<since>\S+) or newer\))?")
-
-
-def format_mark(number: int) -> str:
-    """What journal and ledger are marked with. Without a mark they are of format 1: the first
-    versions left none.
-    """
-    return f"duesweep format {number} ({_SINCE} or newer)"
-
-
-def unknown_format(what: str, mark: str | None, known: int) -> Problem | None:
-    """The fault if `what` has a newer format than this version knows; else None."""
-    found = _MARK.search(mark or "")
-    if found is None or int(found["number"]) <= known:
-        return None
-    version = f"duesweep {found['since']}" if found["since"] else "the version that made it"
-    return Problem(
-        f"{what} has format {found['number']}, and this version of duesweep knows none above "
-        f"{known}",
-        f"use {version} or a newer one",
     )

@@ -15,14 +15,12 @@ from uuid import UUID
 
 from duesweep.core import logs
 from duesweep.core.account import (
-    LEDGER_FORMAT,
     SweepSummary,
     SweepTally,
-    format_mark,
-    unknown_format,
 )
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
+from duesweep.core.format import LEDGER_FORMAT, format_mark, unknown_format
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
 from duesweep.core.world import NO_PATIENCE, Patience, World
 from duesweep.ledger import durable

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from duesweep.core.account import JOURNAL_FORMAT, format_mark
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
     ConfigError,
@@ -19,6 +18,7 @@ from duesweep.core.finding import (
     skipped,
     warning,
 )
+from duesweep.core.format import JOURNAL_FORMAT, format_mark
 from duesweep.core.quantities import count_text
 from duesweep.drivers.postgresql.session import PostgreSqlSession, text_of
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal

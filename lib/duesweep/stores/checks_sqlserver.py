@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from duesweep.core.account import JOURNAL_FORMAT, format_mark
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.finding import Check, Finding, fault, warning
+from duesweep.core.format import JOURNAL_FORMAT, format_mark
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import JOURNAL_FORMAT, Account, SliceEnd, end_as_values, unknown_format
+from duesweep.core.account import Account, SliceEnd, end_as_values
 from duesweep.core.errors import ConfigError, Problem, RefusedMessageError, StoreError
 from duesweep.core.finding import (
     NOT_SET_UP,
@@ -27,6 +27,7 @@ from duesweep.core.finding import (
     skipped,
     warning,
 )
+from duesweep.core.format import JOURNAL_FORMAT, unknown_format
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import (

@@ -6,7 +6,9 @@ So any process can repeat a settle that died, and settle a journal that was rest
 An operator's command is settled in the same way.
 
 A source has one settler at a time, and a local ledger one writer. The holder of these locks may be
-frozen, so no wait for them is long, and dispatch does without: the journal keeps the record.
+frozen, so no wait for them is long, and dispatch does without: the journal keeps the record. A
+power failure may tear commits of a local ledger: they are dropped before all else (`check_ledger`),
+and written again from the journal.
 """
 
 from collections.abc import Iterator
@@ -17,7 +19,15 @@ from math import inf
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import UNREADABLE, BreakerState, SweepReport, SweepSummary, SweepTally
+from duesweep.core.account import (
+    UNREADABLE,
+    BreakerState,
+    SweepReport,
+    SweepSummary,
+    SweepTally,
+    add_reports,
+    only_outcomes,
+)
 from duesweep.core.errors import (
     ConfigError,
     LedgerError,
@@ -148,6 +158,34 @@ def late_report(
         tally.is_late = most_ms is not None and (summary.lateness_max_ms or 0) > most_ms
         return _report(summary, tally=tally)
     return None
+
+
+def with_unreported(
+    report: SweepReport,
+    session: DriverSession,
+    ledger: Ledger,
+    *,
+    context: SweepContext,
+    stop: Stop,
+) -> SweepReport:
+    """The report, with the outcomes of messages in earlier sweeps of this process that failed
+    before they had a report (`stop.unreported`).
+    """
+    own = [sweep_id for source, sweep_id in stop.unreported if source == session.source]
+    still_open = (
+        {one.sweep_id for one in session.journal.unsettled() if not one.is_closed} if own else ()
+    )
+    for sweep_id in own:
+        if sweep_id in still_open:
+            continue
+        try:
+            found = late_report(session.journal, ledger, sweep_id, context.new_tally())
+        except LedgerError:
+            continue
+        stop.unreported.discard((session.source, sweep_id))
+        if found is not None:
+            report = add_reports(only_outcomes(found), report)
+    return report
 
 
 def _report(

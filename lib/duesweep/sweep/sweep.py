@@ -5,10 +5,18 @@ as slices, unless the look before the sweep has planned already. A sweep that lo
 horizon in the future. The engine dispatches the slices: Spark (spark.py), or this process
 (in_process.py). At the end, their journal is settled into the ledger.
 
-A large backlog is planned once and swept in parts. Messages that an outage keeps in the store are
-planned again in another round (rounds.py). Each part and each round is a sweep of its own, settled
-before the next one begins, so the journal is bounded. A watcher's sweep stays open for messages as
-they come due, and is settled while the next one delivers (settler.py).
+    sweep                one call: its report is the sum of
+      _sweep_all         the parts of a large plan, and rounds for messages that an outage left
+        _sweep           each of them, which is a sweep in the ledger
+          _settle_before
+          _dispatch      by the engine
+            _go_on       in a watcher, messages as they come due
+          _settle_after
+
+A large backlog is planned once and swept in parts (backlog.py). Messages that an outage keeps in
+the store are planned again in another round (rounds.py). Each part and each round is settled before
+the next one begins, so the journal is bounded. A watcher's sweep stays open for messages as they
+come due, and is settled while the next one delivers (settler.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +31,6 @@ from duesweep.core.account import (
     add_rest,
     add_round,
     give_up,
-    only_outcomes,
 )
 from duesweep.core.errors import (
     DuesweepError,
@@ -60,6 +67,7 @@ from duesweep.sweep.settle import (
     living_session,
     settle_first,
     settle_last,
+    with_unreported,
 )
 from duesweep.sweep.settler import UNANSWERED, Settler
 from duesweep.sweep.stop import STORE_IS_SILENT, Stop
@@ -207,7 +215,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
             if dispatching.settler is not None and living is session:
                 # The watcher's session stays open.
                 living.sweeps.release(run.sweep_id)
-            return _with_unreported(report, dispatching, living, ledger)
+            return with_unreported(report, living, ledger, context=context, stop=stop)
 
 
 def _settle_before(
@@ -267,31 +275,6 @@ def _dispatch(
             dispatching.plan(session, run.horizon)
         dispatching.run(session, run)
         return _go_on(dispatching, session, run, reach)
-
-
-def _with_unreported(
-    report: SweepReport, dispatching: "_Dispatching", session: DriverSession, ledger: Ledger
-) -> SweepReport:
-    """The report, with the outcomes of messages in earlier sweeps of this process that failed
-    before they had a report.
-    """
-    stop = dispatching.stop
-    own = [sweep_id for source, sweep_id in stop.unreported if source == session.source]
-    still_open = (
-        {one.sweep_id for one in session.journal.unsettled() if not one.is_closed} if own else ()
-    )
-    for sweep_id in own:
-        if sweep_id in still_open:
-            continue
-        try:
-            tally = dispatching.context.new_tally()
-            found = late_report(session.journal, ledger, sweep_id, tally)
-        except LedgerError:
-            continue
-        stop.unreported.discard((session.source, sweep_id))
-        if found is not None:
-            report = add_reports(only_outcomes(found), report)
-    return report
 
 
 def _attributes(report: SweepReport) -> Attributes:
