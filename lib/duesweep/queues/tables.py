@@ -179,7 +179,9 @@ class QueueTables(Queue):
 
     def check(self, error_queue: str | None, store: DriverSession) -> None:
         if self.dsn is None and error_queue is None:
-            return  # the store's own check covers this
+            # The store's check is of the same database. A right that is missing on a queue is
+            # found by its first message.
+            return
         with self.asking(store) as session:
             if self.dsn is not None:
                 self._check_database(session)

@@ -177,7 +177,7 @@ class RabbitMqQueueSession(QueueSession):
         self._enter_ladder(name)
 
         def made(message: Message) -> tuple[Publication, float]:
-            seconds, hold = self._punctuality.entry(clock.microseconds_until(message))
+            seconds, hold = self._punctuality.seconds_and_hold(clock.microseconds_until(message))
             if seconds:
                 return delayed_publication(message, name, seconds), hold
             return direct_publication(message, self._style, name), hold

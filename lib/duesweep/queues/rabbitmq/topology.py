@@ -129,7 +129,7 @@ def checked_name(name: str) -> str:
     raise UnreadableAddressError(f"{name!r} cannot be the name of a queue on RabbitMQ")
 
 
-def entry(style: Style, name: str) -> tuple[str, str]:
+def exchange_and_key(style: Style, name: str) -> tuple[str, str]:
     """The exchange and the routing key by which messages reach an endpoint."""
     return ("", name) if style is Style.DIRECT else (name, "")
 

@@ -23,7 +23,7 @@ from duesweep.queues.rabbitmq.topology import (
     BROKER_HEADERS,
     DELAY_HEADER,
     Style,
-    entry,
+    exchange_and_key,
     level_name,
     routing_key,
 )
@@ -53,7 +53,7 @@ def direct_publication(message: Message, style: Style, destination: str) -> Publ
     """The message as it goes to an endpoint at once. Raises `RefusedMessageError` for
     headers that RabbitMQ refuses.
     """
-    exchange, key = entry(style, destination)
+    exchange, key = exchange_and_key(style, destination)
     headers, properties = _headers_and_properties(message)
     # A message in the error queue does not expire: it waits for a person.
     expiration_ms = None if FAILED_QUEUE in headers else _expiration_ms(headers)
@@ -128,7 +128,7 @@ class Punctuality:
     def __init__(self, *, is_wanted: bool) -> None:
         self._batches_left = _HELD_BATCHES if is_wanted else 0
 
-    def entry(self, left_us: int) -> tuple[int, float]:
+    def seconds_and_hold(self, left_us: int) -> tuple[int, float]:
         """For how many seconds a message waits in the ladder that is due in `left_us` microseconds,
         and after how many it enters. It never arrives early.
         """

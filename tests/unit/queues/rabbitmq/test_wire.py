@@ -198,7 +198,7 @@ _left = st.integers(0, 2**28 * 1_000_000)
 
 @given(_left)
 def test_what_is_held_enters_when_whole_seconds_are_left(left_us: int) -> None:
-    seconds, hold_seconds = Punctuality(is_wanted=True).entry(left_us)
+    seconds, hold_seconds = Punctuality(is_wanted=True).seconds_and_hold(left_us)
 
     assert 0 <= hold_seconds < 1
     assert abs(seconds + hold_seconds - left_us / 1_000_000) < 0.000_001
@@ -206,7 +206,7 @@ def test_what_is_held_enters_when_whole_seconds_are_left(left_us: int) -> None:
 
 @given(_left)
 def test_what_is_not_held_is_rounded_up(left_us: int) -> None:
-    seconds, hold_seconds = Punctuality(is_wanted=False).entry(left_us)
+    seconds, hold_seconds = Punctuality(is_wanted=False).seconds_and_hold(left_us)
 
     assert hold_seconds == 0
     assert 0 <= seconds - left_us / 1_000_000 < 1
@@ -215,10 +215,10 @@ def test_what_is_not_held_is_rounded_up(left_us: int) -> None:
 def test_only_the_first_batches_are_held() -> None:
     punctuality = Punctuality(is_wanted=True)
     held = 0
-    while punctuality.entry(1_500_000) == (1, 0.5):
+    while punctuality.seconds_and_hold(1_500_000) == (1, 0.5):
         punctuality.end_batch()
         held += 1
     punctuality.end_batch()
 
     assert held == 10
-    assert punctuality.entry(1_500_000) == (2, 0.0)
+    assert punctuality.seconds_and_hold(1_500_000) == (2, 0.0)
