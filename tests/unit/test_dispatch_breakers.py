@@ -291,11 +291,15 @@ def test_watcher_does_not_wait_for_an_outage_and_keeps_trying_with_one_message()
     assert runs[tries].report.dispatched == 3
 
 
-def test_watcher_forgets_an_outage_that_is_over() -> None:
-    world = world_of(*_rows(3))
+@pytest.mark.parametrize("locked", [0, 1])
+def test_watcher_forgets_an_outage_that_is_over(locked: int) -> None:
+    """Also while others hold a message, so that no sweep goes on."""
+    held = [delayed_row("Billing") for _ in range(locked)]
+    world = world_of(*_rows(3), *held)
+    world.store.holders.update((row.key, object()) for row in held)
     Outage(world, until=3)
     ticker = Ticker(world.context(spark_from=None), Stop(clock=world.clock), has_spark=False)
-    while world.store.rows:
+    while len(world.store.rows) > locked:
         ticker.tick()
         world.clock.advance(1)
 
