@@ -191,6 +191,8 @@ class MemorySweeps(Sweeps):
                 store.wait_until(lambda: not sweep.in_flight)
             if sweep is None or sweep.closed_at is not None or sweep.in_flight:
                 return False
+            if not waits and sweep.owner not in {None, self._owner}:
+                return False
             if not isinstance(remaining, int):
                 remaining = self._due.count_pending(remaining, most=1)
             sweep.remaining = remaining

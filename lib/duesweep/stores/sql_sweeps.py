@@ -93,6 +93,9 @@ class SqlSweeps(SqlPart, Sweeps):
         with self._session.transaction():
             if not self._await_batches(sweep_id, waits=waits):
                 return False
+            # The sweep's own process may have taken its lease again, while this one was frozen.
+            if not waits and not self._at.leases.take(sweep_lease(sweep_id)):
+                return False
             took = self._session.execute(
                 "close_sweep",
                 sweep_id=sweep_id,

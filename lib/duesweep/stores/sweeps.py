@@ -55,7 +55,7 @@ class Sweeps(Protocol):
         waits: bool = True,
     ) -> bool:
         """Close a sweep once its batches in flight have ended; False when it was closed already.
-        Unless it `waits`, False also while batches are in flight.
+        Unless it `waits`, False also while batches are in flight, or another session has it.
         `remaining` messages or more are still due. A horizon: whether any is due by it is counted
         when the batches have ended, and need not be counted if all slices are complete.
         `reason`: why its dispatch was cut short; None if it was not.

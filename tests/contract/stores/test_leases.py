@@ -93,6 +93,23 @@ def test_sweep_that_was_frozen_goes_on_if_no_other_took_it_for_dead(
     assert is_alive(other, run.sweep_id)
 
 
+def test_sweep_that_lives_again_is_not_closed_by_a_settler_that_was_frozen(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+    _set(stored, until_at="'2026-01-01'")
+    with other.journal.settling():
+        assert other.journal.adopt(run.sweep_id)
+        _set(stored, until_at="'2026-01-01'")
+        _renew(driver, monkeypatch)
+
+        close = other.sweeps.close
+        assert not close(run.sweep_id, abandoned=True, remaining=0, waits=False)
+
+    (sweep,) = other.journal.unsettled()
+    assert (sweep.is_closed, sweep.is_alive) == (False, True)
+
+
 def test_lease_that_another_one_took_and_gave_back_is_taken_again(
     stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
