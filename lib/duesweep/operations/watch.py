@@ -272,8 +272,9 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
     seconds = wait_after(
         row.moved_nothing, MOST_WAIT_FOR_LOCKED_SECONDS if report.skipped else most
     )
-    # A sweep that stayed open during an outage has waited already.
-    return max(LEAST_WAIT_SECONDS, seconds - run.seconds) if run.is_caught_up else seconds
+    # A sweep that stayed open, during an outage or for a limit, has waited already.
+    has_waited = run.has_moved or run.is_caught_up
+    return max(LEAST_WAIT_SECONDS, seconds - run.seconds) if has_waited else seconds
 
 
 def watch_all(

@@ -349,9 +349,9 @@ class Destinations:
         return is_left
 
     @property
-    def are_waiting(self) -> bool:
-        """Whether messages wait for a limit."""
-        return bool(self._limited())
+    def waiting(self) -> int:
+        """How many messages wait for a limit."""
+        return sum(self._limited().values())
 
     @property
     def seconds_to_turn(self) -> float:

@@ -33,13 +33,15 @@ _MOST_SESSIONS = 2
 class InProcessEngine:
     """Runs one slice after the other, each on several sessions at once: while one of them waits for
     the server, another one works. They stay open for the next slices, until `close`. Reads claim
-    keys over the driver's session. `spark` is for the ledger.
+    keys over the driver's session. `spark` is for the ledger; messages in slices that are `waiting`
+    wait for their limit.
     """
 
     name: str = "in-process"
     spark: "SparkSession | None" = None
     without_spark: Problem | None = None
     sessions: KeptSessions = field(default_factory=KeptSessions)
+    waiting: list["_AtWork"] = field(default_factory=list)
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         """One slice, if it fits into memory. More than a sweep has are read slice by slice."""
@@ -60,17 +62,29 @@ class InProcessEngine:
             with _working(job, len(ends), claim_keys, self.sessions) as at_work:
                 # While the sessions work, the next slice is read.
                 claim_keys = next(slices, None)
-            of_slice = [each.result() for each in at_work]
-            cut_short = next(filter(None, [each.cut_short for each in of_slice]), None)
-            # The last session to end knows.
-            ends.append(
-                Dispatched(cut_short, next(filter(None, [each.end for each in of_slice]), None))
-            )
+            if not at_work.is_over:
+                self.waiting.append(at_work)
+            ends.append(at_work.so_far())
         cut_short = next(filter(None, [each.cut_short for each in ends]), None)
         known = [each.end for each in ends if each.end is not None]
-        return Dispatched(cut_short, add_ends(known) if len(known) == len(ends) else None)
+        end = add_ends(known) if len(known) == len(ends) else None
+        return Dispatched(cut_short, end, bool(self.waiting))
+
+    def finish(self) -> CutShort | None:
+        for each in self.waiting:
+            each.of_slice.is_over = True
+        for each in self.waiting:
+            while wait(each.ends, _SIGNAL_SECONDS).not_done:
+                pass
+        found = [each.so_far().cut_short for each in self.waiting]
+        self.waiting.clear()
+        return next(filter(None, found), None)
 
     def close(self) -> None:
+        # After an error.
+        for each in self.waiting:
+            each.interrupt()
+        self.waiting.clear()
         self.sessions.close()
 
 
@@ -93,11 +107,36 @@ def _read(due: Due, plan: Slices, number: int) -> ClaimKeys:
     return replace(claim_keys, total=plan.planned[number]) if plan.read else claim_keys
 
 
+@dataclass(frozen=True, slots=True)
+class _AtWork:
+    """A slice, and the end of each of its sessions."""
+
+    of_slice: Slice
+    ends: Sequence["Future[Dispatched]"]
+
+    @property
+    def is_over(self) -> bool:
+        return all(end.done() for end in self.ends)
+
+    def so_far(self) -> Dispatched:
+        """How it ended, or has come to the messages that wait for their limit."""
+        done = [end.result() for end in self.ends if end.done()]
+        cut_short = next(filter(None, [each.cut_short for each in done]), None)
+        if len(done) < len(self.ends):
+            return Dispatched(cut_short, self.of_slice.end_without_waiting(), waits=True)
+        # The last session to end knows.
+        return Dispatched(cut_short, next(filter(None, [each.end for each in done]), None))
+
+    def interrupt(self) -> None:
+        """End all its sessions, each after its current batch."""
+        self.of_slice.interrupt()
+        wait(self.ends, _INTERRUPTED_SECONDS)
+
+
 @contextmanager
-def _working(
-    job: Job, number: int, claim_keys: ClaimKeys, kept: KeptSessions
-) -> Iterator[Sequence["Future[Dispatched]"]]:
-    """Dispatch a slice in threads while the block runs, and wait for their ends after the block.
+def _working(job: Job, number: int, claim_keys: ClaimKeys, kept: KeptSessions) -> Iterator[_AtWork]:
+    """Dispatch a slice in threads while the block runs. After the block wait for their ends; if the
+    job `goes_on`, not for sessions whose last messages wait for their limit.
 
     If the block raises, they end after their current batches, and the slice counts as cut. A batch
     whose server does not answer is not awaited: it commits as a whole or not at all.
@@ -105,33 +144,37 @@ def _working(
     sessions = sessions_for(job.context, len(claim_keys.keys))
     of_slice = Slice(job, number, claim_keys, sessions)
 
-    def run(end: "Future[Dispatched]") -> None:
+    def run(end: "Future[Dispatched]", waits: "Future[None]") -> None:
         try:
-            end.set_result(_work(of_slice, kept))
+            end.set_result(_work(of_slice, kept, waits if job.goes_on else None))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
             end.set_exception(error)
+        finally:
+            if not waits.done():
+                waits.set_result(None)
 
-    ends: list[Future[Dispatched]] = [Future() for _ in range(of_slice.sessions)]
+    at_work = _AtWork(of_slice, [Future() for _ in range(of_slice.sessions)])
+    # Done when a session has ended, or only has messages left that wait.
+    waits: list[Future[None]] = [Future() for _ in at_work.ends]
     try:
-        for session, end in enumerate(ends, 1):
+        for session, futures in enumerate(zip(at_work.ends, waits, strict=True), 1):
             # A daemon: a process that is to end at once does not wait for it.
             name = f"duesweep slice {number}, session {session}"
-            threading.Thread(target=run, args=(end,), name=name, daemon=True).start()
-        yield ends
-        while wait(ends, _SIGNAL_SECONDS).not_done:
+            threading.Thread(target=run, args=futures, name=name, daemon=True).start()
+        yield at_work
+        while wait(waits, _SIGNAL_SECONDS).not_done:
             pass
     except BaseException:
-        of_slice.interrupt()
-        wait(ends, _INTERRUPTED_SECONDS)
+        at_work.interrupt()
         raise
 
 
-def _work(of_slice: Slice, kept: KeptSessions) -> Dispatched:
+def _work(of_slice: Slice, kept: KeptSessions, waits: "Future[None] | None") -> Dispatched:
     """Work on a slice. An unexpected error, or one of configuration, is returned: the other
     sessions continue, and the sweep is closed with the reason.
     """
     try:
-        return Dispatched(end=of_slice.work(kept.opened))
+        return Dispatched(end=of_slice.work(kept.opened, waits))
     except ConfigError as error:
         return Dispatched(CutShort(str(error), is_lasting=True))
     except DuesweepError:

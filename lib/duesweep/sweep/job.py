@@ -130,11 +130,13 @@ class CutShort(NamedTuple):
 
 class Dispatched(NamedTuple):
     """How the dispatch of a plan ended. `cut_short`: why the engine ended before all slices were
-    done; None: all were. `end` of all slices; None: the engine cannot tell.
+    done; None: all were. `end` of all slices; None: the engine cannot tell. `waits`: messages that
+    `end` does not have wait for their limit, until the engine's `finish`.
     """
 
     cut_short: CutShort | None = None
     end: SliceEnd | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,9 @@ class Job:
     """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
     before, if it was planned again: the journal counts slices on. `outages` are the breakers that
-    were open at the end of the round before, to be tried in `tries_in` seconds. `stop` says whether
-    a stop is wanted, and its `waits` get the progress; a copy of it in another process is of no
-    use.
+    were open at the end of the round before, to be tried in `tries_in` seconds. `goes_on`: the
+    sweep may have another round while messages wait for their limit. `stop` says whether a
+    stop is wanted, and its `waits` get the progress; a copy of it in another process is of no use.
     """
 
     context: SweepContext
@@ -153,6 +155,7 @@ class Job:
     first_slice: int = 0
     outages: tuple[BreakerReport, ...] = ()
     tries_in: float = 0.0
+    goes_on: bool = False
     stop: Stop = field(default_factory=Stop)
 
 
@@ -177,7 +180,12 @@ class Engine(Protocol):
         """The plan of a sweep, cut into slices as they suit this engine."""
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
-        """Dispatch all slices."""
+        """Dispatch all slices. If the job `goes_on`, messages may wait for their limit after it."""
+
+    def finish(self) -> CutShort | None:
+        """End the work on messages that wait for their limit: they are left. Why other messages of
+        their slices are not done; None: they are.
+        """
 
     def close(self) -> None:
         """Close the sessions that are kept for another plan of the same sweep."""

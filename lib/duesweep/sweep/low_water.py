@@ -82,9 +82,12 @@ class LowWater:
 
     def clear(self, horizon: Horizon, seconds_to_try: float | None = None) -> None:
         """Note that nothing before the horizon can be delivered now. `seconds_to_try`: messages
-        were left, and are tried after this time, or with messages that were left before.
+        were left, and are tried after this time, or earlier with messages that were left before.
         """
         self._mark = horizon.before
-        if seconds_to_try is not None and self.tries_at is None:
-            self.tries_at = self._clock.seconds() + seconds_to_try
+        if seconds_to_try is None:
+            return
+        if self.tries_at is None:
             self._left_from = horizon.since
+        tries_at = self._clock.seconds() + seconds_to_try
+        self.tries_at = min(tries_at, self.tries_at or tries_at)

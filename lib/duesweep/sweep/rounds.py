@@ -102,12 +102,14 @@ class Rounds:
                 until_now = replace(one, seconds=seconds)
                 self._destinations[one.name] = self._untried(until_now, report.claimed)
 
-    def go_on(self, horizon: Horizon, end: SliceEnd) -> bool:
+    def go_on(self, horizon: Horizon, end: SliceEnd, *, waits: bool = False) -> bool:
         """Note a round of a sweep that may continue. Returns whether it does: nothing was left, or
-        only messages whose destinations are unavailable, which the next sweep tries.
+        only messages whose destinations are unavailable, which the next sweep tries; or other
+        messages wait for their limit (`waits`) as long as it is open.
         """
         # With no time to trigger, each round would try them.
-        if not (end.left_nothing or (end.left_blocked and self._times.trigger_seconds)):
+        is_blocked = end.left_blocked and self._times.trigger_seconds > 0
+        if not (waits or end.left_nothing or is_blocked):
             return False
         destinations = {one.name: one for one in self._continued}
         for one in end.breakers:
@@ -123,7 +125,10 @@ class Rounds:
             min(self._rest, _LONGEST_REST_SECONDS),
             min(_LONGEST_OPEN_PAUSE_SECONDS, _PAUSE_PER_PLAN * took),
         )
-        self.low_water.clear(horizon, rest if end.left_blocked else None)
+        if not (end.account.left or end.account.skipped):
+            # The next sweep plans the messages that wait.
+            rest = _LONGEST_OPEN_PAUSE_SECONDS
+        self.low_water.clear(horizon, rest if waits or end.left_blocked else None)
         return True
 
     def fail(self, error: StoreError) -> None:

@@ -11,6 +11,7 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from sys import intern
@@ -125,8 +126,9 @@ def _forwards(joined: str | None, count: int) -> list[str | None]:
     return [intern(each) for each in found] if len(found) == count else [None] * count
 
 
-# How often a slice that waits for a limit looks whether the sweep is to stop.
-_LONGEST_REST_SECONDS = 1.0
+# How often a slice that waits for a limit asks the store whether the sweep is to stop, and looks
+# whether it is to wait no longer.
+_LONGEST_REST_SECONDS, _NAP_SECONDS = 1.0, 0.05
 # No queue has this name.
 _UNKNOWN = "\0"
 # A rest that rounding leaves would not move a clock.
@@ -169,7 +171,11 @@ class Slice:
         # By a token of the worker: workers know their slice, and a circle with a slice's keys in it
         # stays in memory for long.
         self._ends: dict[object, SliceEnd] = {}
+        # Of sessions whose other work is done: how it ended, and how many messages wait.
+        self._waiting: dict[object, tuple[SliceEnd, int]] = {}
         self._is_interrupted = False
+        # Whether messages that wait for their limit are to be left.
+        self.is_over = False
 
     def batches(self) -> Iterator[Sequence[int]]:
         """The batches that no session has taken yet, each when it is asked for."""
@@ -183,6 +189,19 @@ class Slice:
     def interrupt(self) -> None:
         """End all threads that work on it, each after its current batch."""
         self._is_interrupted = True
+
+    def wait(self, token: object, end: SliceEnd, messages: int) -> None:
+        """Note the end of a session's work but for these messages, which wait for their limit."""
+        with self._lock:
+            self._waiting[token] = (end, messages)
+
+    def end_without_waiting(self) -> SliceEnd:
+        """The end of the slice, without messages that wait for their limit."""
+        with self._lock:
+            waiting = [each for token, each in self._waiting.items() if token not in self._ends]
+            messages = sum(count for _, count in waiting)
+            given = SliceEnd(Account(given=len(self.claim_keys.keys) - messages), None)
+            return add_ends([given, *self._ends.values(), *(end for end, _ in waiting)])
 
     def progressed(self) -> None:
         """Note that a batch was committed, and once a second that all that is left waits for its
@@ -201,9 +220,12 @@ class Slice:
             given = SliceEnd(Account(given=len(self.claim_keys.keys)), None)
             return add_ends([given, *self._ends.values()])
 
-    def work(self, opened: OpenedSessions = opened_sessions) -> SliceEnd | None:
+    def work(
+        self, opened: OpenedSessions = opened_sessions, waits: "Future[None] | None" = None
+    ) -> SliceEnd | None:
         """Dispatch on one session, until no batch is left or a service fails. The last session to
-        end journals the end of the slice, and returns it if no error ended its work.
+        end journals the end of the slice, and returns it if no error ended its work. `waits` gets a
+        result when only messages are left that wait for their limit.
 
         Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark
         the task runs again, perhaps on another machine.
@@ -213,7 +235,11 @@ class Slice:
         try:
             with collect_rarely(), opened(job) as (store, queue):
                 worker = _Worker(self, store, queue)
-                worker.run()
+                worker.run_batches()
+                if waits is not None and worker.waiting:
+                    self.wait(token, worker.end_without_waiting(), worker.waiting)
+                    waits.set_result(None)
+                worker.give_turns()
                 if (end := self.end(token, worker.end())) is not None:
                     store.end_slice(job.run, self.number, end)
                 return end
@@ -287,17 +313,44 @@ class _Worker:
         self._in_hand: Sequence[Forwarded] = ()
         self._after = 0
         self._account = Account()
+        self._is_stopped = False
 
-    def run(self) -> None:
+    def run_batches(self) -> None:
         """Run the batches of the slice that no other session has taken."""
-        try:
+        with self._stopping():
             for batch in self._to_do:
                 self._run_batch(batch)
-            if self._job.context.rate_limits.limits:
-                self._give_turns()
+
+    def give_turns(self) -> None:
+        """Let the messages that wait for a limit go, as far as the slice may."""
+        with self._stopping():
+            while self.waiting and not self._slice.is_over:
+                for claim_keys in self._destinations.turns(self._store.reserve, self._room):
+                    self._run_form(self._batches.careful, [Forwarded(None, claim_keys)])
+                if not (self.waiting and self._room(1)):
+                    return
+                self._wait_for_turn(self._destinations.seconds_to_turn)
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """If the sweep is stopped in the block, count the messages that it leaves."""
+        try:
+            yield
         except SweepStoppedError:
+            self._is_stopped = True
             in_hand = sum(len(group.keys) for group in self._in_hand) + self._after
             self._account += Account(left=in_hand + sum(map(len, self._to_do)))
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for a limit; none that a stop leaves."""
+        return 0 if self._is_stopped else self._destinations.waiting
+
+    def end_without_waiting(self) -> SliceEnd:
+        """The end of this work, without them."""
+        end = self.end()
+        account = replace(end.account, left=end.account.left - self.waiting)
+        return replace(end, account=account)
 
     @property
     def sent_in_vain(self) -> int:
@@ -394,25 +447,20 @@ class _Worker:
                     self._addresses[forward] = self._store.address_of(forward)
         return self._addresses[forward]
 
-    def _give_turns(self) -> None:
-        """Let the messages that wait for a limit go, as far as the slice may."""
-        while True:
-            for claim_keys in self._destinations.turns(self._store.reserve, self._room):
-                self._run_form(self._batches.careful, [Forwarded(None, claim_keys)])
-            if not (self._destinations.are_waiting and self._room(1)):
-                return
-            self._wait_for_turn(self._destinations.seconds_to_turn)
-
     def _wait_for_turn(self, seconds: float) -> None:
         """Let this time pass; raise if the sweep is to stop by then, or is closed."""
-        end = self._clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
-        while end > self._clock.seconds():
+        now = asked_at = self._clock.seconds()
+        end = now + max(seconds, _LEAST_WAIT_SECONDS)
+        while end > now and not self._slice.is_over:
             # Before the rest, not after it: messages that may go at its end go at once.
-            with self._store.transaction():
-                self._store.claim(self._job.run, ())
-            self._slice.progressed()
+            if now + _NAP_SECONDS > asked_at:
+                asked_at = now + _LONGEST_REST_SECONDS
+                with self._store.transaction():
+                    self._store.claim(self._job.run, ())
+                self._slice.progressed()
             if (left := end - self._clock.seconds()) > 0:
-                self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _LONGEST_REST_SECONDS))
+                self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _NAP_SECONDS))
+            now = self._clock.seconds()
 
     def _run_form(self, form: Form, batch: Sequence[Forwarded]) -> bool:
         """Run a batch in one of its forms. Messages that it released get a batch of their own.

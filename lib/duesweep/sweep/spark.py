@@ -102,6 +102,9 @@ class SparkEngine:
                 return Dispatched(end)
         return Dispatched()
 
+    def finish(self) -> None:
+        """Nothing: slices wait themselves for the limits of their messages."""
+
     def close(self) -> None:
         """Executors keep no sessions."""
 

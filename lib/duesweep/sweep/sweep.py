@@ -20,7 +20,7 @@ come due, and is settled while the next one delivers (settler.py).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -274,7 +274,9 @@ def _dispatch(
         if not dispatching.backlog.parts:
             dispatching.plan(session, run.horizon)
         dispatching.run(session, run)
-        return _go_on(dispatching, session, run, reach)
+        run = _go_on(dispatching, session, run, reach)
+        dispatching.finish(session, run)
+        return run
 
 
 def _attributes(report: SweepReport) -> Attributes:
@@ -293,7 +295,8 @@ def _attributes(report: SweepReport) -> Attributes:
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. Of the
     last sweep: `is_open`: it was opened; `is_planned`: it has a plan; `cut_short`: why it ended
-    before all slices were done; `goes_on`: it may have another round. Of all of them: `are_held`:
+    before all slices were done; `goes_on`: it may have another round; `waits`: messages in it wait
+    for their limit. Of all of them: `are_held`:
     there are pauses; `has_left`: some messages were left, and are to be planned again soon; before
     `failed_at` no message failed.
     """
@@ -310,6 +313,7 @@ class _Dispatching:
     is_planned: bool = False
     cut_short: CutShort | None = None
     goes_on: bool = False
+    waits: bool = False
     are_held: bool = False
     has_left: bool = False
     failed_at: float | None = None
@@ -349,7 +353,7 @@ class _Dispatching:
 
     def begin(self) -> None:
         """Begin a sweep."""
-        self.is_open = self.goes_on = False
+        self.is_open = self.goes_on = self.waits = False
         self.cut_short = None
         self.rounds.begin()
 
@@ -383,12 +387,20 @@ class _Dispatching:
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
         with self.context.tracing.span("dispatch"), watched:
             done = self.engine.dispatch(session.due, part.plan, job)
-        self.cut_short = done.cut_short
+        self.cut_short, self.waits = done.cut_short, self.waits or done.waits
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
-        elif self.context.repeats and not (self.backlog.parts or self.has_left or done.end is None):
-            self.goes_on = self.rounds.go_on(run.horizon, done.end)
+        elif job.goes_on and done.end is not None:
+            self.goes_on = self.rounds.go_on(run.horizon, done.end, waits=self.waits)
+
+    def finish(self, session: DriverSession, run: SweepRun) -> None:
+        """Leave the messages that wait for their limit."""
+        if self.waits:
+            with suppress(StoreError):
+                # They count as left by a stop.
+                session.sweeps.stop(run.sweep_id, 0)
+            self.cut_short = self.engine.finish() or self.cut_short
 
     def _job(self, run: SweepRun, part: Part, first_slice: int) -> Job:
         return Job(
@@ -399,6 +411,7 @@ class _Dispatching:
             first_slice=first_slice,
             outages=self.rounds.outages,
             tries_in=self.rounds.low_water.seconds_to_try,
+            goes_on=self.context.repeats and not (self.backlog.parts or self.has_left),
             stop=self.stop,
         )
 

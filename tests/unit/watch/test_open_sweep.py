@@ -1,13 +1,14 @@
 """A watcher's sweep stays open for messages that come due."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from duesweep.core.errors import DestinationError, ExitCode
-from duesweep.core.policy import BatchSize, Slicing
-from duesweep.core.world import SettableClock
+from duesweep.core.policy import BatchSize, RateLimit, RateLimits, Slicing
+from duesweep.core.world import Clock, SettableClock
 from duesweep.operations.health import Health
 from duesweep.operations.run import Run
 from duesweep.operations.watch import Ticker, watch
@@ -137,6 +138,56 @@ def test_sweep_ends_when_a_round_leaves_messages_that_others_hold() -> None:
     assert _sweeps(run) == (1, 2)
     assert run.report is not None
     assert (run.report.skipped, clock.seconds()) == (1, pytest.approx(0.5, abs=0.03))
+
+
+def _limited(per_second: float) -> tuple[World, Ticker, Stop]:
+    """A watcher by the real clock, of a world whose three messages for Shipping have a limit."""
+    clock, stop = Clock(), Stop()
+    world = World(MemoryStore(clock=clock), clock=clock)
+    for _ in range(3):
+        _store(world, -1, "Shipping")
+    limits = RateLimits((RateLimit("Shipping", per_second),))
+    context = replace(world.context(spark_from=None), rate_limits=limits)
+    return world, Ticker(context, stop, has_spark=False), stop
+
+
+def test_other_messages_do_not_wait_for_a_limit() -> None:
+    world, ticker, stop = _limited(per_second=0.05)
+
+    def store_another(_: object) -> None:
+        del world.queue.trouble["Shipping"]
+        _store(world, 0)
+
+    world.queue.trouble["Shipping"] = store_another
+    world.queue.trouble["Billing"] = lambda _: stop.ask()
+
+    run = ticker.tick()
+    ticker.close()
+
+    arrived = {name: len(queue) for name, queue in world.queue.arrived.items() if queue}
+    assert arrived == {"Shipping": 1, "Billing": 1}
+    report = run.report
+    assert report is not None
+    assert (report.found, report.claimed, report.left, report.outcome) == (4, 2, 2, "stopped")
+    assert len(report.sweep_ids) == 1
+
+
+def test_next_sweep_plans_the_messages_that_wait_for_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duesweep.sweep.rounds._LONGEST_OPEN_PAUSE_SECONDS", 0.2)
+    world, ticker, _ = _limited(per_second=5)
+
+    runs = []
+    while world.store.rows:
+        runs.append(ticker.tick())
+    ticker.close()
+
+    assert len(world.queue.arrived["Shipping"]) == 3
+    reports = [run.report for run in runs if run.report is not None]
+    assert len(reports) > 1
+    assert sum(report.claimed for report in reports) == 3
+    assert [report.found - report.claimed - report.left for report in reports] == [0] * len(reports)
 
 
 def test_messages_that_an_early_part_of_a_backlog_left_are_tried_again_soon(
