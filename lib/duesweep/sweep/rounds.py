@@ -30,7 +30,7 @@ _LONGEST_REST_SECONDS = 1.5
 _LONGEST_PAUSE_SECONDS = 6.0
 # An open sweep rests for this many times as long as its first round took, so that messages of
 # available destinations rarely wait while a million blocked ones are planned; at most this long.
-_PAUSE_PER_PLAN, _LONGEST_OPEN_PAUSE_SECONDS = 5.0, 10.0
+_PAUSE_PER_PLAN, LONGEST_OPEN_PAUSE_SECONDS = 5.0, 10.0
 # Messages that were sent to a queue which cannot take them back arrive again. So a run does that in
 # two rounds in a row at most, and in this many in all.
 _MOST_SENT_IN_VAIN = 5
@@ -123,11 +123,11 @@ class Rounds:
         took = self._ended - self.began
         rest = max(
             min(self._rest, _LONGEST_REST_SECONDS),
-            min(_LONGEST_OPEN_PAUSE_SECONDS, _PAUSE_PER_PLAN * took),
+            min(LONGEST_OPEN_PAUSE_SECONDS, _PAUSE_PER_PLAN * took),
         )
         if not (end.account.left or end.account.skipped):
             # The next sweep plans the messages that wait.
-            rest = _LONGEST_OPEN_PAUSE_SECONDS
+            rest = LONGEST_OPEN_PAUSE_SECONDS
         self.low_water.clear(horizon, rest if waits or end.left_blocked else None)
         return True
 

@@ -175,7 +175,7 @@ def test_other_messages_do_not_wait_for_a_limit() -> None:
 def test_next_sweep_plans_the_messages_that_wait_for_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duesweep.sweep.rounds._LONGEST_OPEN_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("duesweep.sweep.rounds.LONGEST_OPEN_PAUSE_SECONDS", 0.2)
     world, ticker, _ = _limited(per_second=5)
 
     runs = []
