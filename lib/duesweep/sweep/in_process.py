@@ -27,6 +27,8 @@ _SIGNAL_SECONDS = 0.5
 
 # A third one takes one more connection, and was not reliably faster on two cores.
 _MOST_SESSIONS = 2
+# So many slices may wait for limits while others begin: they take a connection each.
+_MOST_WAITING = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class InProcessEngine:
         slices = (_read(due, plan, number) for number in numbers)
         claim_keys = next(slices, None)
         while claim_keys is not None:
-            with _working(job, len(ends), claim_keys, self.sessions) as at_work:
+            is_full = job.goes_on and self._is_full
+            with _working(job, len(ends), claim_keys, self.sessions, is_full=is_full) as at_work:
                 # While the sessions work, the next slice is read.
                 claim_keys = next(slices, None)
             if not at_work.is_over:
@@ -69,6 +72,13 @@ class InProcessEngine:
         known = [each.end for each in ends if each.end is not None]
         end = add_ends(known) if len(known) == len(ends) else None
         return Dispatched(cut_short, end, bool(self.waiting))
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no other slice may wait."""
+        # One that was cut short is told by `finish`.
+        self.waiting[:] = [one for one in self.waiting if not one.is_over or one.so_far().cut_short]
+        return sum(not one.is_over for one in self.waiting) >= _MOST_WAITING
 
     def finish(self) -> CutShort | None:
         for each in self.waiting:
@@ -134,15 +144,19 @@ class _AtWork:
 
 
 @contextmanager
-def _working(job: Job, number: int, claim_keys: ClaimKeys, kept: KeptSessions) -> Iterator[_AtWork]:
+def _working(
+    job: Job, number: int, claim_keys: ClaimKeys, kept: KeptSessions, *, is_full: bool
+) -> Iterator[_AtWork]:
     """Dispatch a slice in threads while the block runs. After the block wait for their ends; if the
-    job `goes_on`, not for sessions whose last messages wait for their limit.
+    job `goes_on`, not for sessions whose last messages wait for their limit. `is_full`: too many
+    wait already, so these messages are left.
 
     If the block raises, they end after their current batches, and the slice counts as cut. A batch
     whose server does not answer is not awaited: it commits as a whole or not at all.
     """
     sessions = sessions_for(job.context, len(claim_keys.keys))
     of_slice = Slice(job, number, claim_keys, sessions)
+    of_slice.is_over = is_full
 
     def run(end: "Future[Dispatched]", waits: "Future[None]") -> None:
         try:

@@ -1,6 +1,7 @@
 """A watcher's sweep stays open for messages that come due."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,6 +18,7 @@ from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_driver import MemoryDue
+from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.dispatch_world import World
 
 
@@ -170,6 +172,36 @@ def test_other_messages_do_not_wait_for_a_limit() -> None:
     assert report is not None
     assert (report.found, report.claimed, report.left, report.outcome) == (4, 2, 2, "stopped")
     assert len(report.sweep_ids) == 1
+
+
+def test_few_sessions_wait_for_limits_while_messages_keep_coming_due() -> None:
+    world, ticker, stop = _limited(per_second=0.05)
+    opened = world.store.open_task
+    sessions: list[MemoryTaskSession] = []
+
+    @contextmanager
+    def open_task() -> Iterator[MemoryTaskSession]:
+        with opened() as session:
+            sessions.append(session)
+            yield session
+
+    def store_others(_: object) -> None:
+        if len(world.queue.arrived["Billing"]) == 20:
+            stop.ask()
+        _store(world, 0)
+        _store(world, 0, "Shipping")
+
+    world.store.open_task = open_task  # type: ignore[method-assign]
+    world.queue.trouble["Billing"] = store_others
+    _store(world, -1)
+
+    run = ticker.tick()
+    ticker.close()
+
+    # Of three slices at most, two each.
+    assert len(sessions) <= 6
+    assert run.report is not None
+    assert run.report.left >= 19
 
 
 def test_next_sweep_plans_the_messages_that_wait_for_a_limit(
