@@ -27,7 +27,7 @@ _SIGNAL_SECONDS = 0.5
 
 # A third one takes one more connection, and was not reliably faster on two cores.
 _MOST_SESSIONS = 2
-# So many slices may wait for limits while others begin: they take a connection each.
+# This many slices may wait for limits while others begin: they take a connection each.
 _MOST_WAITING = 2
 
 
@@ -71,12 +71,17 @@ class InProcessEngine:
         cut_short = next(filter(None, [each.cut_short for each in ends]), None)
         known = [each.end for each in ends if each.end is not None]
         end = add_ends(known) if len(known) == len(ends) else None
-        return Dispatched(cut_short, end, bool(self.waiting))
+        waits = any(each.waits for each in ends)
+        return Dispatched(cut_short, end, waits, any(each.is_full for each in ends))
+
+    @property
+    def is_waiting(self) -> bool:
+        return not all(one.is_over for one in self.waiting)
 
     @property
     def _is_full(self) -> bool:
         """Whether no other slice may wait."""
-        # One that was cut short is told by `finish`.
+        # `finish` returns why one was cut short.
         self.waiting[:] = [one for one in self.waiting if not one.is_over or one.so_far().cut_short]
         return sum(not one.is_over for one in self.waiting) >= _MOST_WAITING
 
@@ -132,8 +137,8 @@ class _AtWork:
         """How it ended, or has come to the messages that wait for their limit."""
         done = [end.result() for end in self.ends if end.done()]
         cut_short = next(filter(None, [each.cut_short for each in done]), None)
-        if len(done) < len(self.ends):
-            return Dispatched(cut_short, self.of_slice.end_without_waiting(), waits=True)
+        if (end := self.of_slice.end_without_waiting) is not None:
+            return Dispatched(cut_short, end, waits=True, is_full=self.of_slice.is_over)
         # The last session to end knows.
         return Dispatched(cut_short, next(filter(None, [each.end for each in done]), None))
 

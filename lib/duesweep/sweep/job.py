@@ -131,12 +131,14 @@ class CutShort(NamedTuple):
 class Dispatched(NamedTuple):
     """How the dispatch of a plan ended. `cut_short`: why the engine ended before all slices were
     done; None: all were. `end` of all slices; None: the engine cannot tell. `waits`: messages that
-    `end` does not have wait for their limit, until the engine's `finish`.
+    `end` does not have wait for their limit, until the engine's `finish`; `is_full`: some of them
+    do not, since too many others wait.
     """
 
     cut_short: CutShort | None = None
     end: SliceEnd | None = None
     waits: bool = False
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,10 @@ class Engine(Protocol):
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
         """Dispatch all slices. If the job `goes_on`, messages may wait for their limit after it."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether messages wait for their limit."""
 
     def finish(self) -> CutShort | None:
         """End the work on messages that wait for their limit: they are left. Why other messages of

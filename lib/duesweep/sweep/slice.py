@@ -195,13 +195,16 @@ class Slice:
         with self._lock:
             self._waiting[token] = (end, messages)
 
-    def end_without_waiting(self) -> SliceEnd:
-        """The end of the slice, without messages that wait for their limit."""
+    @property
+    def end_without_waiting(self) -> SliceEnd | None:
+        """The end of the slice, without messages that wait for their limit; None: none does."""
         with self._lock:
-            waiting = [each for token, each in self._waiting.items() if token not in self._ends]
-            messages = sum(count for _, count in waiting)
+            if not self._waiting:
+                return None
+            messages = sum(count for _, count in self._waiting.values())
             given = SliceEnd(Account(given=len(self.claim_keys.keys) - messages), None)
-            return add_ends([given, *self._ends.values(), *(end for end, _ in waiting)])
+            ends = {**self._ends, **{token: end for token, (end, _) in self._waiting.items()}}
+            return add_ends([given, *ends.values()])
 
     def progressed(self) -> None:
         """Note that a batch was committed, and once a second that all that is left waits for its

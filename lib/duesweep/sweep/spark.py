@@ -102,6 +102,10 @@ class SparkEngine:
                 return Dispatched(end)
         return Dispatched()
 
+    @property
+    def is_waiting(self) -> bool:
+        return False
+
     def finish(self) -> None:
         """Nothing: slices wait themselves for the limits of their messages."""
 

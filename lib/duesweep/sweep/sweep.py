@@ -296,7 +296,7 @@ class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. Of the
     last sweep: `is_open`: it was opened; `is_planned`: it has a plan; `cut_short`: why it ended
     before all slices were done; `goes_on`: it may have another round; `waits`: messages in it wait
-    for their limit. Of all of them: `are_held`:
+    for their limit; `is_full`: others do not, which are left. Of all of them: `are_held`:
     there are pauses; `has_left`: some messages were left, and are to be planned again soon; before
     `failed_at` no message failed.
     """
@@ -314,6 +314,7 @@ class _Dispatching:
     cut_short: CutShort | None = None
     goes_on: bool = False
     waits: bool = False
+    is_full: bool = False
     are_held: bool = False
     has_left: bool = False
     failed_at: float | None = None
@@ -353,7 +354,7 @@ class _Dispatching:
 
     def begin(self) -> None:
         """Begin a sweep."""
-        self.is_open = self.goes_on = self.waits = False
+        self.is_open = self.goes_on = self.waits = self.is_full = False
         self.cut_short = None
         self.rounds.begin()
 
@@ -388,6 +389,7 @@ class _Dispatching:
         with self.context.tracing.span("dispatch"), watched:
             done = self.engine.dispatch(session.due, part.plan, job)
         self.cut_short, self.waits = done.cut_short, self.waits or done.waits
+        self.is_full |= done.is_full
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
@@ -435,7 +437,8 @@ def _go_on(
             stop.wait(seconds)
             now = clock.seconds()
             ends_at = min(began + _OPEN_SECONDS, moved_at + _IDLE_SECONDS)
-            if stop.is_wanted or now >= (low_water.tries_at or ends_at):
+            are_only_left = dispatching.is_full and not dispatching.engine.is_waiting
+            if stop.is_wanted or are_only_left or now >= (low_water.tries_at or ends_at):
                 break
             with stop.waits.waiting(STORE, STORE_IS_SILENT):
                 horizon = reach(session.due.horizon())
