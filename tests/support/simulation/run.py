@@ -7,7 +7,7 @@ each promise is checked.
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +23,7 @@ from duesweep.core.account import SliceEnd, SweepReport, add_ends
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.exhausted import ErrorFilter
-from duesweep.core.policy import BatchSize, BreakerTimes, Retry, Slicing
+from duesweep.core.policy import BatchSize, BreakerTimes, RateLimit, RateLimits, Retry, Slicing
 from duesweep.core.times import Moment
 from duesweep.core.world import Clock, SettableClock, World
 from duesweep.ledger.ledger import Ledger
@@ -49,6 +49,7 @@ from support.simulation.services import Kind, SimulatedQueue, SimulatedStore, Si
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START = DUE + timedelta(hours=1)
 _QUEUES = ("Billing", "Shipping")
+_LIMITS = RateLimits((RateLimit("Shipping", 0.5),))
 ROLES = ("producer", "mover", "operator", "pauses", "weather", "storage", "backup", "returner")
 # The time with faults, and the longest time after it until all is delivered, in seconds.
 _FAULTY_SECONDS, _CALM_SECONDS = 60.0, 3_600.0
@@ -110,6 +111,7 @@ class Settings:
     may_double: bool
     has_error_queue: bool
     roles: tuple[str, ...]
+    has_limit: bool
     most_faults: int = 1_000
 
     @classmethod
@@ -130,6 +132,7 @@ class Settings:
             may_double=chance.random() < 0.3,
             has_error_queue=chance.random() < 0.3,
             roles=tuple(role for role in ROLES if chance.random() < 0.5),
+            has_limit=chance.random() < 0.3,
         )
 
     def written(self) -> str:
@@ -147,7 +150,7 @@ class Settings:
             for less in {least, value // 2, value - 1}:
                 if least <= less < value:
                     yield replace(self, **{name: less})
-        for name in ("has_executors", "has_error_queue"):
+        for name in ("has_executors", "has_error_queue", "has_limit"):
             if getattr(self, name):
                 yield replace(self, **{name: False})
 
@@ -167,6 +170,30 @@ class Result:
     trace: list[str] = field(repr=False)
 
 
+@dataclass(slots=True)
+class _InProcess:
+    """A slice whose sessions, an actor each, take their batches from one list, in the driver's
+    process. The last one adds the end of the slice to `ends`.
+    """
+
+    of_slice: Slice
+    actors: list[Actor] = field(default_factory=list)
+    ends: list[SliceEnd | None] = field(default_factory=list)
+    waits: list[Future[None]] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return all(each.is_over for each in self.actors)
+
+    def has_ended_or_waits(self) -> bool:
+        sessions = zip(self.actors, self.waits, strict=True)
+        return all(actor.is_over or waits.done() for actor, waits in sessions)
+
+    @property
+    def end(self) -> SliceEnd | None:
+        return self.of_slice.end_without_waiting or next(filter(None, self.ends), None)
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedEngine:
     """Runs each slice as an actor: of the driver's process, or with `executors` of its own one."""
@@ -176,34 +203,52 @@ class SimulatedEngine:
     spark: None = None
     without_spark: None = None
     sessions: KeptSessions = field(default_factory=KeptSessions)
+    waiting: list[_InProcess] = field(default_factory=list)
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:  # noqa: ARG002
         return due.plan(horizon, Slicing(self.simulation.settings.slices))
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
-        simulation, ends = self.simulation, list[SliceEnd | None]()
+        simulation, at_work = self.simulation, list[_InProcess]()
+        is_full = job.goes_on and len(self.waiting) > 1
         keys = [read_claim_keys(due.claim_keys(plan, n)) for n in range(len(plan.planned))]
         if simulation.settings.has_executors:
             slices = [_OnExecutors(simulation, job, n, each) for n, each in enumerate(keys)]
             simulation.scheduler.wait_for(lambda: all(each.is_over() for each in slices))
             actors = [each.actor for each in slices]
         else:
-            actors = [
-                actor
-                for number, each in enumerate(keys)
-                for actor in simulation.in_process(job, number, each, self.sessions, ends)
-            ]
-            simulation.scheduler.wait_for(lambda: all(each.is_over for each in actors))
+            for number, each in enumerate(keys):
+                at_work.append(simulation.in_process(job, number, each, self.sessions))
+                at_work[-1].of_slice.is_over = is_full
+            ended = _InProcess.has_ended_or_waits
+            simulation.scheduler.wait_for(lambda: all(map(ended, at_work)))
+            actors = [actor for each in at_work for actor in each.actors]
+            self.waiting.extend(each for each in at_work if not each.is_over)
         errors = [each.error for each in actors if each.error is not None]
         for error in errors:
             if isinstance(error, ConfigError):
                 return Dispatched(CutShort(str(error), is_lasting=True))
         if errors:
             return Dispatched(CutShort(str(errors[0])))
-        known = [end for end in ends if end is not None]
-        return Dispatched(end=add_ends(known) if len(known) == len(keys) else None)
+        known = [each.end for each in at_work if each.end is not None]
+        end = add_ends(known) if len(known) == len(keys) else None
+        waits = any(each.of_slice.end_without_waiting for each in at_work)
+        return Dispatched(None, end, waits, is_full and waits)
+
+    @property
+    def is_waiting(self) -> bool:
+        return not all(each.is_over for each in self.waiting)
+
+    def finish(self) -> CutShort | None:
+        for each in self.waiting:
+            each.of_slice.is_over = True
+        self.simulation.scheduler.wait_for(lambda: not self.is_waiting)
+        errors = [one.error for each in self.waiting for one in each.actors if one.error]
+        return CutShort(str(errors[0])) if errors else None
 
     def close(self) -> None:
+        for each in self.waiting:
+            each.of_slice.interrupt()
         self.sessions.close()
 
 
@@ -271,22 +316,21 @@ class Simulation:
         number: int,
         claim_keys: ClaimKeys,
         kept: KeptSessions,
-        ends: list[SliceEnd | None],
-    ) -> Sequence[Actor]:
-        """A slice whose sessions take their batches from one list, in the driver's process. The
-        last one adds the end of the slice to `ends`.
-        """
+    ) -> _InProcess:
         process = self.scheduler.current.process
-        of_slice = Slice(job, number, claim_keys, self.settings.sessions)
+        found = _InProcess(Slice(job, number, claim_keys, self.settings.sessions))
         name = f"{process.name} slice {number}"
 
-        def work() -> None:
-            ends.append(of_slice.work(kept.opened))
+        def work(waits: Future[None]) -> None:
+            end = found.of_slice.work(kept.opened, waits if job.goes_on else None)
+            found.ends.append(end)
 
-        return [
-            self.scheduler.spawn(process, f"{name} session {session}", work)
-            for session in range(of_slice.sessions)
-        ]
+        for session in range(found.of_slice.sessions):
+            found.waits.append(Future())
+            run = partial(work, found.waits[-1])
+            actor = self.scheduler.spawn(process, f"{name} session {session}", run)
+            found.actors.append(actor)
+        return found
 
     def run(self) -> Result:
         """Run to the end, or to the first broken promise."""
@@ -440,6 +484,7 @@ class Simulation:
             batch_size=BatchSize(rows=settings.batch_rows),
             retry=self._retry,
             breaker=BreakerTimes(trigger_seconds=3.0),
+            rate_limits=_LIMITS if settings.has_limit else RateLimits(),
             repeats=repeats,
             tables=self._tables,
         )
