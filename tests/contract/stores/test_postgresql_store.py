@@ -26,6 +26,7 @@ from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
+from support.waiting import until
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.
@@ -198,9 +199,17 @@ def test_batches_do_not_read_deleted_rows_that_a_snapshot_still_sees(
         own = {} if form == "moved" else {"queues__default__dsn": endpoint.server.dsn}
 
         assert run_sweep(endpoint, sweep__batch_rows=10, **own).dispatched == due
+        # A session's numbers are there when it has ended.
+        until(lambda: not endpoint.fetch(_SESSIONS))
 
         # Its look and its plan pass over them, but not its 30 batches.
         assert 0 < _read_by_due(endpoint) - before < 15 * dead
+
+
+_SESSIONS = (
+    "SELECT FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name LIKE 'duesweep,%'"
+)
 
 
 def _read_by_due(endpoint: Endpoint) -> int:
