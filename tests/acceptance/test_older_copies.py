@@ -22,10 +22,6 @@ _CHECKS = (
     ("doctor", "--no-spark"),
     ("report", "--out", "{folder}/report.html"),
 )
-_SESSIONS = (
-    "SELECT FROM pg_stat_activity"
-    " WHERE datname = current_database() AND application_name LIKE 'duesweep,%'"
-)
 
 
 @pytest.fixture
@@ -133,7 +129,7 @@ def test_watcher_delivers_nothing_of_a_database_that_was_put_back(endpoint: Endp
     ticker.tick()
     until(lambda: endpoint.fetch(settled) != [before])
     # The settler notes how far the journal is before it closes its session.
-    until(lambda: len(endpoint.fetch(_SESSIONS)) == 1)
+    until(lambda: endpoint.server.sessions() == 1)
     endpoint.execute(
         f"UPDATE {bindings} SET settled_sweep = $1, settled_at = $2",
         before.settled_sweep,

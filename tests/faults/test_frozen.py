@@ -169,10 +169,7 @@ def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_
                 until(lambda wanted=count: len(endpoint.queue_rows("Billing")) == wanted)
             endpoint.delay("Late", due_in_seconds=-3600)
             until(lambda: len(endpoint.queue_rows("Late")) == 1)
-            endpoint.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name LIKE 'duesweep,%' AND datname = current_database()"
-            )
+            endpoint.server.kill_sessions()
             endpoint.delay("Late", due_in_seconds=0)
             until(lambda: len(endpoint.queue_rows("Late")) == 2)
         until(lambda: ledger.count("tombstones") == 7)

@@ -148,6 +148,14 @@ class PostgreSqlServer:
             f"CREATE TRIGGER acts {when} ON {table} FOR EACH {each} EXECUTE FUNCTION act()"
         )
 
+    def sessions(self) -> int:
+        """How many sessions duesweep has in the database."""
+        [row] = self.fetch(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'duesweep,%'"
+        )
+        return int(row[0])
+
     def kill_sessions(self) -> None:
         """End all sessions that duesweep has in this database."""
         self.fetch(

@@ -200,16 +200,10 @@ def test_batches_do_not_read_deleted_rows_that_a_snapshot_still_sees(
 
         assert run_sweep(endpoint, sweep__batch_rows=10, **own).dispatched == due
         # A session's numbers are there when it has ended.
-        until(lambda: not endpoint.fetch(_SESSIONS))
+        until(lambda: endpoint.server.sessions() == 0)
 
         # Its look and its plan pass over them, but not its 30 batches.
         assert 0 < _read_by_due(endpoint) - before < 15 * dead
-
-
-_SESSIONS = (
-    "SELECT FROM pg_stat_activity"
-    " WHERE datname = current_database() AND application_name LIKE 'duesweep,%'"
-)
 
 
 def _read_by_due(endpoint: Endpoint) -> int:
