@@ -117,7 +117,9 @@ def test_what_is_still_held_when_time_is_up_was_not_sent(
     with_ladder: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # For longer than a fraction of a second, in which a busy machine may do nothing at all.
-    monkeypatch.setattr(Punctuality, "entry", lambda _, left_us: (0, left_us / 1_000_000))
+    monkeypatch.setattr(
+        Punctuality, "seconds_and_hold", lambda _, left_us: (0, left_us / 1_000_000)
+    )
     punctual = replace(queue_of(with_ladder.url), is_punctual=True)
     clock = StoreClock(0, SettableClock())
     with session_of(punctual) as session:

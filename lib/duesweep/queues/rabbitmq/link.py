@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, Problem, QueueError
 from duesweep.core.policy import CLAIM_SECONDS, PAUSE_PER_TRY
@@ -19,6 +19,18 @@ _PAUSE_SECONDS = 0.5
 _REST_SECONDS = 1.0
 # After this many batches in a row without any answer, the broker counts as down.
 _MAX_FRUITLESS = 3
+
+
+class _OutOfReach(NamedTuple):
+    """Why brokers could not be reached the last time, and until when nobody tries again."""
+
+    problem: Problem
+    until: float
+
+
+# By the URLs, in this process. Messages for other destinations wait for each try, so sessions share
+# its result, and the next one is a single try.
+_out_of_reach: dict[tuple[str, ...], _OutOfReach] = {}
 
 
 class Link:
@@ -118,19 +130,28 @@ class Link:
         return DestinationError.of(down, transient=is_passing)
 
     def _connect_anew(self) -> RabbitMqConnection:
-        began = self.clock.seconds()
+        began, urls = self.clock.seconds(), self._brokers.urls
+        before = _out_of_reach.get(urls)
+        if before is not None and began < before.until:
+            self._give_up(before.problem, before.until - began)
+            raise self._error(before.problem)
         deadline = began + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
-        for tries_left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(1 if before else _TRIES)):
             try:
-                return RabbitMqConnection(self._brokers, self._answer_seconds)
+                connection = RabbitMqConnection(self._brokers, self._answer_seconds)
             except (QueueError, ConfigError) as error:
-                is_last = not tries_left or self.clock.seconds() > deadline
-                is_wrong = isinstance(error, ConfigError)
+                now = self.clock.seconds()
+                is_last, is_wrong = not tries_left or now > deadline, isinstance(error, ConfigError)
                 if is_last or is_wrong:
-                    rest = max(_REST_SECONDS, PAUSE_PER_TRY * (self.clock.seconds() - began))
+                    rest = max(_REST_SECONDS, PAUSE_PER_TRY * (now - began))
                     self._give_up(error.problem, math.inf if is_wrong else rest)
+                    if not is_wrong:
+                        _out_of_reach[urls] = _OutOfReach(error.problem, now + rest)
                     raise self._error(error.problem) from error
                 self.clock.sleep(_PAUSE_SECONDS)
+            else:
+                _out_of_reach.pop(urls, None)
+                return connection
         raise AssertionError("unreachable")
 
 
