@@ -156,9 +156,21 @@ def _without_due() -> Iterator[None]:
 def _without_life() -> Iterator[None]:
     unsettled = MemoryJournal.unsettled
     dead = lambda journal: [replace(one, is_alive=False) for one in unsettled(journal)]  # noqa: E731
+
+    def close(sweeps: Any, sweep_id: Any, **options: Any) -> bool:
+        sweep = sweeps._store.sweeps.get(sweep_id)  # noqa: SLF001
+        owner = sweep and sweep.owner
+        if sweep is not None:
+            sweep.owner = None
+        is_closed = _CLOSE(sweeps, sweep_id, **options)
+        if sweep is not None and not is_closed:
+            sweep.owner = owner
+        return is_closed
+
     with (
         patch.object(MemoryJournal, "unsettled", dead),
         patch.object(MemoryJournal, "adopt", lambda *_: True),
+        patch.object(MemorySweeps, "close", close),
     ):
         yield
 
