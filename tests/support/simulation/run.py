@@ -335,11 +335,13 @@ class Simulation:
     def run(self) -> Result:
         """Run to the end, or to the first broken promise."""
         broken = None
-        ids = Random(f"{self.settings.seed}, ids")
+        ids, waits = (Random(f"{self.settings.seed}, {name}") for name in ("ids", "waits"))
+        chance = SimpleNamespace(Random=lambda: waits)
         with (
             patch("duesweep_testing.memory_driver.uuid4", lambda: _uuid(ids)),
             patch("duesweep.ledger.ledger.ThreadPoolExecutor", _InOneThread),
             patch("duesweep.drivers.statements.Clock", partial(ProcessClock, self.scheduler, 0.0)),
+            patch("duesweep.drivers.statements.random", chance),
             patch("uuid.uuid4", lambda: _uuid(ids)),
             patch("duesweep.operations.command.command_ledger", _ledger),
             patch("duesweep.operations.restore.command_ledger", _ledger),

@@ -196,8 +196,7 @@ class Scheduler:
         return min([until, *times])
 
     def _fire_timers(self) -> None:
-        for timer in sorted(self._timers, key=lambda one: one[:2]):
-            time, _, work = timer
-            if time <= self.time:
-                self._timers.remove(timer)
-                work()
+        due = [timer for timer in self._timers if timer[0] <= self.time]
+        for timer in sorted(due, key=lambda one: one[:2]):
+            self._timers.remove(timer)
+            timer[2]()
