@@ -171,7 +171,7 @@ def stage(skipping: Subject, session: TransportSession) -> Stage:
 
 @pytest.fixture
 def peeked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What each peek found."""
+    """The number of messages that each peek found."""
     found: list[int] = []
     peek = QueueTable.peek
 
