@@ -22,7 +22,7 @@ _MAX_FRUITLESS = 3
 
 
 class _OutOfReach(NamedTuple):
-    """Why brokers could not be reached the last time, and until when nobody tries again."""
+    """Why brokers could not be reached the last time, and until when no session tries again."""
 
     problem: Problem
     until: float
