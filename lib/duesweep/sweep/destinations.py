@@ -124,6 +124,8 @@ _NEVER = float("inf")
 # A reservation that is used later than this would add to the next second's. Reserved
 # and late messages add up to less than the limit.
 _LONGEST_LATE_SECONDS = 0.05
+# Another slice may have used a reservation.
+_LONGEST_TURN_SECONDS = 1.0
 
 
 class Reservation(NamedTuple):
@@ -134,16 +136,67 @@ class Reservation(NamedTuple):
     at: float
 
 
-class Reservations:
-    """The reservations of one slice: for each, one reservation at most at any time."""
+class Reserved:
+    """The reservations of one process: for each limit, one at most at any time. They outlive
+    slices: a sweep may end before the time of one has come. Several threads may use them.
+    """
 
-    def __init__(self, limits: RateLimits, clock: Clock) -> None:
+    def __init__(self) -> None:
+        self._by_limit: dict[RateLimit, Reservation] = {}
+        # The limits whose last reservation was not used, because its time was over.
+        self._dropped: set[RateLimit] = set()
+
+    def reserve(
+        self,
+        limit: RateLimit,
+        wanted: Reservation,
+        ask: Callable[[RateLimit, int], float],
+        clock: Clock,
+    ) -> None:
+        """Ask the store for a reservation, at whatever time, unless one is there or asked for."""
+        if self._by_limit.setdefault(limit, wanted) is not wanted:
+            return
+        try:
+            seconds = ask(limit, wanted.messages)
+        except BaseException:
+            del self._by_limit[limit]
+            raise
+        # By the time after the answer, for which the slice may have waited.
+        self._by_limit[limit] = wanted._replace(at=clock.seconds() + seconds)
+
+    def due(self, now: float, waiting: Collection[Address]) -> list[Reservation]:
+        """Use up the reservations for these destinations whose time has come. Late ones are
+        dropped, but no two in a row of a limit: if all are late, messages still go.
+        """
+        found: list[Reservation] = []
+        for limit, each in list(self._by_limit.items()):
+            is_late = now - each.at > _LONGEST_LATE_SECONDS
+            is_due = each.at <= now and (each.address in waiting or is_late)
+            # Another thread may have used it.
+            if not is_due or self._by_limit.pop(limit, None) is None:
+                continue
+            if is_late and limit not in self._dropped:
+                self._dropped.add(limit)
+                continue
+            self._dropped.discard(limit)
+            if each.address in waiting:
+                found.append(each)
+        return found
+
+    @property
+    def next_at(self) -> float:
+        """When the next one may be used."""
+        return min((each.at for each in list(self._by_limit.values())), default=_NEVER)
+
+
+class Reservations:
+    """The reservations as one slice uses them."""
+
+    def __init__(self, limits: RateLimits, clock: Clock, reserved: Reserved | None = None) -> None:
         self._limits = limits
         self._clock = clock
         self._known: dict[Address, RateLimit | None] = {}
-        self._reserved: dict[RateLimit, Reservation] = {}
-        # The limits whose last reservation was not used, because its time was over.
-        self._dropped: set[RateLimit] = set()
+        self._reserved = reserved or Reserved()
 
     def has(self, address: Address) -> bool:
         return bool(self._limits.limits) and self._of(address) is not None
@@ -155,35 +208,18 @@ class Reservations:
         at the store, and returns after how many seconds they may go.
         """
         for address, count in waiting.items():
-            limit = self._of(address)
-            if limit is not None and limit not in self._reserved:
-                messages = min(count, limit.at_once)
-                seconds = ask(limit, messages)
-                # By the time after the answer, for which the slice may have waited.
-                at = self._clock.seconds() + seconds
-                self._reserved[limit] = Reservation(address, messages, at)
+            if (limit := self._of(address)) is not None:
+                wanted = Reservation(address, min(count, limit.at_once), _NEVER)
+                self._reserved.reserve(limit, wanted, ask, self._clock)
 
     def due(self, waiting: Collection[Address]) -> list[Reservation]:
-        """The reservations whose time has come, which uses them up; without ones for destinations
-        without waiting messages, and late ones. No two in a row of a limit are dropped for
-        lateness: if all of them are late, messages still go.
-        """
-        now = self._clock.seconds()
-        due = {limit: each for limit, each in self._reserved.items() if each.at <= now}
-        for limit in due:
-            del self._reserved[limit]
-        late = {limit for limit, each in due.items() if now - each.at > _LONGEST_LATE_SECONDS}
-        dropped = late - self._dropped
-        self._dropped = (self._dropped - due.keys()) | dropped
-        return [
-            each for limit, each in due.items() if each.address in waiting and limit not in dropped
-        ]
+        """See `Reserved.due`."""
+        return self._reserved.due(self._clock.seconds(), waiting)
 
     @property
     def seconds_to_next(self) -> float:
-        """After how many seconds the next reservation may be used."""
-        first = min((each.at for each in self._reserved.values()), default=_NEVER)
-        return max(0.0, first - self._clock.seconds())
+        """After how many seconds the next reservation may be used, which another slice may do."""
+        return max(0.0, min(_LONGEST_TURN_SECONDS, self._reserved.next_at - self._clock.seconds()))
 
     def _of(self, address: Address) -> RateLimit | None:
         if address not in self._known:
@@ -217,7 +253,7 @@ class Destinations:
     def __init__(
         self,
         times: BreakerTimes,
-        rates: RateLimits,
+        reservations: Reservations,
         batch_size: BatchSize,
         clock: Clock,
         *,
@@ -234,7 +270,7 @@ class Destinations:
         # Of the destinations that were unavailable in this slice.
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = clock.seconds() + tries_in
-        self._reservations = Reservations(rates, clock)
+        self._reservations = reservations
         # A destination that gets the messages that its limit has reserved.
         self._has_turn: Collection[Address] = ()
         self._waiting: dict[Address, list[LeftMessage]] = {}

@@ -14,7 +14,7 @@ from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
 from duesweep.sweep.sessions import KeptSessions
-from duesweep.sweep.slice import ClaimKeys, Slice, read_claim_keys
+from duesweep.sweep.slice import ClaimKeys, Slice, Turns, read_claim_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ _SIGNAL_SECONDS = 0.5
 
 # A third one takes one more connection, and was not reliably faster on two cores.
 _MOST_SESSIONS = 2
-# This many slices may wait for limits while others begin: they take a connection each.
+# This many sessions may wait for limits while others begin. Each takes a connection.
 _MOST_WAITING = 2
 
 
@@ -44,6 +44,9 @@ class InProcessEngine:
     without_spark: Problem | None = None
     sessions: KeptSessions = field(default_factory=KeptSessions)
     waiting: list["_AtWork"] = field(default_factory=list)
+    slots: threading.Semaphore = field(
+        default_factory=lambda: threading.Semaphore(_MOST_WAITING), repr=False
+    )
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         """One slice, if it fits into memory. More than a sweep has are read slice by slice."""
@@ -61,12 +64,12 @@ class InProcessEngine:
         slices = (_read(due, plan, number) for number in numbers)
         claim_keys = next(slices, None)
         while claim_keys is not None:
-            is_full = job.goes_on and self._is_full
-            with _working(job, len(ends), claim_keys, self.sessions, is_full=is_full) as at_work:
+            with self._working(job, len(ends), claim_keys) as at_work:
                 # While the sessions work, the next slice is read.
                 claim_keys = next(slices, None)
             if not at_work.is_over:
-                self.waiting.append(at_work)
+                # `finish` returns why one was cut short.
+                self.waiting[:] = [*filter(_AtWork.is_to_finish, self.waiting), at_work]
             ends.append(at_work.so_far())
         cut_short = next(filter(None, [each.cut_short for each in ends]), None)
         known = [each.end for each in ends if each.end is not None]
@@ -74,16 +77,44 @@ class InProcessEngine:
         waits = any(each.waits for each in ends)
         return Dispatched(cut_short, end, waits, any(each.is_full for each in ends))
 
+    @contextmanager
+    def _working(self, job: Job, number: int, claim_keys: ClaimKeys) -> Iterator["_AtWork"]:
+        """Dispatch a slice in threads while the block runs. After the block wait for their ends; if
+        the job `goes_on`, not for sessions whose last messages wait for their limit.
+
+        If the block raises, they end after their current batches, and the slice counts as cut. A
+        batch whose server does not answer is not awaited: it commits as a whole or not at all.
+        """
+        sessions = sessions_for(job.context, len(claim_keys.keys))
+        of_slice = Slice(job, number, claim_keys, sessions)
+
+        def run(end: "Future[Dispatched]", turns: Turns) -> None:
+            try:
+                end.set_result(_work(of_slice, self.sessions, turns if job.goes_on else None))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+                end.set_exception(error)
+            finally:
+                if not turns.waits.done():
+                    turns.waits.set_result(None)
+
+        at_work = _AtWork(of_slice, [Future() for _ in range(of_slice.sessions)])
+        # Done when a session has ended, or only has messages left that wait.
+        turns = [Turns(self.slots) for _ in at_work.ends]
+        try:
+            for session, futures in enumerate(zip(at_work.ends, turns, strict=True), 1):
+                # A daemon: a process that is to end at once does not wait for it.
+                name = f"duesweep slice {number}, session {session}"
+                threading.Thread(target=run, args=futures, name=name, daemon=True).start()
+            yield at_work
+            while wait([each.waits for each in turns], _SIGNAL_SECONDS).not_done:
+                pass
+        except BaseException:
+            at_work.interrupt()
+            raise
+
     @property
     def is_waiting(self) -> bool:
         return not all(one.is_over for one in self.waiting)
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether no other slice may wait."""
-        # `finish` returns why one was cut short.
-        self.waiting[:] = [one for one in self.waiting if not one.is_over or one.so_far().cut_short]
-        return sum(not one.is_over for one in self.waiting) >= _MOST_WAITING
 
     def finish(self) -> CutShort | None:
         for each in self.waiting:
@@ -138,9 +169,13 @@ class _AtWork:
         done = [end.result() for end in self.ends if end.done()]
         cut_short = next(filter(None, [each.cut_short for each in done]), None)
         if (end := self.of_slice.end_without_waiting) is not None:
-            return Dispatched(cut_short, end, waits=True, is_full=self.of_slice.is_over)
+            return Dispatched(cut_short, end, waits=True, is_full=self.of_slice.is_full)
         # The last session to end knows.
         return Dispatched(cut_short, next(filter(None, [each.end for each in done]), None))
+
+    def is_to_finish(self) -> bool:
+        """Whether it still works, or was cut short."""
+        return not self.is_over or self.so_far().cut_short is not None
 
     def interrupt(self) -> None:
         """End all its sessions, each after its current batch."""
@@ -148,52 +183,12 @@ class _AtWork:
         wait(self.ends, _INTERRUPTED_SECONDS)
 
 
-@contextmanager
-def _working(
-    job: Job, number: int, claim_keys: ClaimKeys, kept: KeptSessions, *, is_full: bool
-) -> Iterator[_AtWork]:
-    """Dispatch a slice in threads while the block runs. After the block wait for their ends; if the
-    job `goes_on`, not for sessions whose last messages wait for their limit. `is_full`: too many
-    wait already, so these messages are left.
-
-    If the block raises, they end after their current batches, and the slice counts as cut. A batch
-    whose server does not answer is not awaited: it commits as a whole or not at all.
-    """
-    sessions = sessions_for(job.context, len(claim_keys.keys))
-    of_slice = Slice(job, number, claim_keys, sessions)
-    of_slice.is_over = is_full
-
-    def run(end: "Future[Dispatched]", waits: "Future[None]") -> None:
-        try:
-            end.set_result(_work(of_slice, kept, waits if job.goes_on else None))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            end.set_exception(error)
-        finally:
-            if not waits.done():
-                waits.set_result(None)
-
-    at_work = _AtWork(of_slice, [Future() for _ in range(of_slice.sessions)])
-    # Done when a session has ended, or only has messages left that wait.
-    waits: list[Future[None]] = [Future() for _ in at_work.ends]
-    try:
-        for session, futures in enumerate(zip(at_work.ends, waits, strict=True), 1):
-            # A daemon: a process that is to end at once does not wait for it.
-            name = f"duesweep slice {number}, session {session}"
-            threading.Thread(target=run, args=futures, name=name, daemon=True).start()
-        yield at_work
-        while wait(waits, _SIGNAL_SECONDS).not_done:
-            pass
-    except BaseException:
-        at_work.interrupt()
-        raise
-
-
-def _work(of_slice: Slice, kept: KeptSessions, waits: "Future[None] | None") -> Dispatched:
+def _work(of_slice: Slice, kept: KeptSessions, turns: Turns | None) -> Dispatched:
     """Work on a slice. An unexpected error, or one of configuration, is returned: the other
     sessions continue, and the sweep is closed with the reason.
     """
     try:
-        return Dispatched(end=of_slice.work(kept.opened, waits))
+        return Dispatched(end=of_slice.work(kept.opened, turns))
     except ConfigError as error:
         return Dispatched(CutShort(str(error), is_lasting=True))
     except DuesweepError:

@@ -25,6 +25,7 @@ from duesweep.queues.base import Queue
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.destinations import Reserved
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ class Job:
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
     before, if it was planned again: the journal counts slices on. `outages` are the breakers that
     were open at the end of the round before, to be tried in `tries_in` seconds. `goes_on`: the
-    sweep may have another round while messages wait for their limit. `stop` says whether a
+    sweep may have another round while messages wait for their limit, for which `reserved` are the
+    reservations. `stop` says whether a
     stop is wanted, and its `waits` get the progress; a copy of it in another process is of no use.
     """
 
@@ -158,6 +160,7 @@ class Job:
     outages: tuple[BreakerReport, ...] = ()
     tries_in: float = 0.0
     goes_on: bool = False
+    reserved: Reserved | None = None
     stop: Stop = field(default_factory=Stop)
 
 

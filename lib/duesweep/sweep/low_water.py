@@ -34,6 +34,8 @@ class LowWater:
         # When the open sweep ends, to try messages that were left before the mark, and from which
         # Due on they are. Until then no look is at them. None: no message was left.
         self.tries_at: float | None = None
+        # Whether messages before the mark wait for their limit, in slices of the open sweep.
+        self._holds = False
         self._left_from: datetime | None = None
 
     def find_work(self, due: Due, horizon: Horizon) -> Work | None:
@@ -42,7 +44,8 @@ class LowWater:
         """
         pauses, began = due.pauses(), self._clock.seconds()
         is_time = began >= self._next_at or pauses != self._pauses
-        looks_at_all = self._mark is None or (is_time and self.tries_at is None)
+        may_look = self.tries_at is None and not self._holds
+        looks_at_all = self._mark is None or (is_time and may_look)
         since = None if looks_at_all else self._mark
         work = due.find_work(replace(horizon, since=since))
         took = self._clock.seconds() - began
@@ -72,8 +75,8 @@ class LowWater:
 
     def begin(self) -> None:
         """Begin a look or a sweep, which is for messages that were left too."""
-        if self.tries_at is not None:
-            self._mark, self.tries_at = self._left_from, None
+        if self.tries_at is not None or self._holds:
+            self._mark, self.tries_at, self._holds = self._left_from, None, False
 
     @property
     def seconds_to_try(self) -> float:
@@ -85,9 +88,22 @@ class LowWater:
         were left, and are tried after this time, or earlier with messages that were left before.
         """
         self._mark = horizon.before
-        if seconds_to_try is None:
-            return
-        if self.tries_at is None:
+        if seconds_to_try is not None:
+            self._note_left(horizon)
+            tries_at = self._clock.seconds() + seconds_to_try
+            self.tries_at = min(tries_at, self.tries_at or tries_at)
+
+    def hold(self, horizon: Horizon) -> None:
+        """Note that slices have messages before the horizon that wait for their limit: no look is
+        at them, until `release`, or until the next sweep begins.
+        """
+        self._note_left(horizon)
+        self._holds = True
+
+    def release(self) -> None:
+        """Note that the messages which waited have gone."""
+        self._holds = False
+
+    def _note_left(self, horizon: Horizon) -> None:
+        if self.tries_at is None and not self._holds:
             self._left_from = horizon.since
-        tries_at = self._clock.seconds() + seconds_to_try
-        self.tries_at = min(tries_at, self.tries_at or tries_at)

@@ -21,7 +21,7 @@ from duesweep.core.errors import StoreError, may_pass
 from duesweep.core.policy import PAUSE_PER_TRY, BreakerTimes
 from duesweep.core.world import Clock
 from duesweep.stores.due import Horizon
-from duesweep.sweep.destinations import CircuitBreaker
+from duesweep.sweep.destinations import CircuitBreaker, Reserved
 from duesweep.sweep.low_water import LowWater
 
 # A destination that is available again gets its messages within about this time.
@@ -30,7 +30,7 @@ _LONGEST_REST_SECONDS = 1.5
 _LONGEST_PAUSE_SECONDS = 6.0
 # An open sweep rests for this many times as long as its first round took, so that messages of
 # available destinations rarely wait while a million blocked ones are planned; at most this long.
-_PAUSE_PER_PLAN, LONGEST_OPEN_PAUSE_SECONDS = 5.0, 10.0
+_PAUSE_PER_PLAN, _LONGEST_OPEN_PAUSE_SECONDS = 5.0, 10.0
 # Messages that were sent to a queue which cannot take them back arrive again. So a run does that in
 # two rounds in a row at most, and in this many in all.
 _MOST_SENT_IN_VAIN = 5
@@ -58,6 +58,7 @@ class Rounds:
         self._went_on = False
         self._services = CircuitBreaker(times, clock)
         self.low_water = LowWater(clock)
+        self.reserved = Reserved()
         # The destinations that messages were left for, by their names.
         self._destinations: dict[str, BreakerReport] = {}
         # Whether messages that were left may go now.
@@ -123,12 +124,12 @@ class Rounds:
         took = self._ended - self.began
         rest = max(
             min(self._rest, _LONGEST_REST_SECONDS),
-            min(LONGEST_OPEN_PAUSE_SECONDS, _PAUSE_PER_PLAN * took),
+            min(_LONGEST_OPEN_PAUSE_SECONDS, _PAUSE_PER_PLAN * took),
         )
-        if not (end.account.left or end.account.skipped):
-            # The next sweep plans the messages that wait.
-            rest = LONGEST_OPEN_PAUSE_SECONDS
-        self.low_water.clear(horizon, rest if waits or end.left_blocked else None)
+        has_left = end.account.left + end.account.skipped > 0
+        if waits:
+            self.low_water.hold(horizon)
+        self.low_water.clear(horizon, rest if has_left else None)
         return True
 
     def fail(self, error: StoreError) -> None:

@@ -37,11 +37,12 @@ from duesweep.core.errors import (
     may_pass,
 )
 from duesweep.core.message import Address
+from duesweep.core.world import Clock
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
-from duesweep.sweep.destinations import Destinations
+from duesweep.sweep.destinations import Destinations, Reservations
 from duesweep.sweep.job import Job
 from duesweep.sweep.sessions import OpenedSessions, opened_sessions
 
@@ -129,6 +130,8 @@ def _forwards(joined: str | None, count: int) -> list[str | None]:
 # How often a slice that waits for a limit asks the store whether the sweep is to stop, and looks
 # whether it is to wait no longer.
 _LONGEST_REST_SECONDS, _NAP_SECONDS = 1.0, 0.05
+# How long it waits until fewer others wait.
+_SLOT_SECONDS = 0.2
 # No queue has this name.
 _UNKNOWN = "\0"
 # A rest that rounding leaves would not move a clock.
@@ -141,6 +144,33 @@ _log = logging.getLogger(__name__)
 def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to, on one session; see `Slice.work`."""
     Slice(job, slice_number, claim_keys).work()
+
+
+class Turns:
+    """Lets a session wait for limits while its sweep has another round: it takes one of some slots.
+    `waits` gets a result when it has one, and only messages that wait are left to do.
+    """
+
+    def __init__(self, slots: threading.Semaphore) -> None:
+        self.waits: Future[None] = Future()
+        self._slots = slots
+
+    @contextmanager
+    def slot(self, clock: Clock) -> Iterator[bool]:
+        """Whether it has a slot in the block, for which it waits a little: so do the messages of
+        the next round.
+        """
+        end = clock.seconds() + _SLOT_SECONDS
+        while not self._slots.acquire(blocking=False):
+            if clock.seconds() >= end:
+                yield False
+                return
+            clock.sleep(_SLOT_SECONDS / 10)
+        try:
+            self.waits.set_result(None)
+            yield True
+        finally:
+            self._slots.release()
 
 
 class Slice:
@@ -174,8 +204,9 @@ class Slice:
         # Of sessions whose other work is done: how it ended, and how many messages wait.
         self._waiting: dict[object, tuple[SliceEnd, int]] = {}
         self._is_interrupted = False
-        # Whether messages that wait for their limit are to be left.
-        self.is_over = False
+        # Whether messages that wait for their limit are to be left; and whether some were, as too
+        # many others waited.
+        self.is_over = self.is_full = False
 
     def batches(self) -> Iterator[Sequence[int]]:
         """The batches that no session has taken yet, each when it is asked for."""
@@ -224,11 +255,11 @@ class Slice:
             return add_ends([given, *self._ends.values()])
 
     def work(
-        self, opened: OpenedSessions = opened_sessions, waits: "Future[None] | None" = None
+        self, opened: OpenedSessions = opened_sessions, turns: "Turns | None" = None
     ) -> SliceEnd | None:
         """Dispatch on one session, until no batch is left or a service fails. The last session to
-        end journals the end of the slice, and returns it if no error ended its work. `waits` gets a
-        result when only messages are left that wait for their limit.
+        end journals the end of the slice, and returns it if no error ended its work. `turns`: the
+        sweep may have another round while messages wait for their limit.
 
         Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark
         the task runs again, perhaps on another machine.
@@ -239,10 +270,14 @@ class Slice:
             with collect_rarely(), opened(job) as (store, queue):
                 worker = _Worker(self, store, queue)
                 worker.run_batches()
-                if waits is not None and worker.waiting:
+                if turns is None or not worker.waiting:
+                    worker.give_turns()
+                else:
                     self.wait(token, worker.end_without_waiting(), worker.waiting)
-                    waits.set_result(None)
-                worker.give_turns()
+                    with turns.slot(job.context.world.clock) as has_slot:
+                        self.is_full |= not has_slot
+                        if has_slot:
+                            worker.give_turns()
                 if (end := self.end(token, worker.end())) is not None:
                     store.end_slice(job.run, self.number, end)
                 return end
@@ -293,7 +328,7 @@ class _Worker:
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._destinations = Destinations(
             context.breaker,
-            context.rate_limits,
+            Reservations(context.rate_limits, self._clock, self._job.reserved),
             context.batch_size,
             self._clock,
             rng=self._rng,

@@ -90,7 +90,9 @@ class SparkEngine:
             Watchdog(store, job.run, world.clock, patience, cancel, job.stop).watch() as watching,
         ):
             try:
-                run_slices(claim_keys_df(self.spark, due.jdbc(plan.found), plan), job)
+                # Executors have reservations of their own.
+                own = replace(job, reserved=None)
+                run_slices(claim_keys_df(self.spark, due.jdbc(plan.found), plan), own)
             except SPARK_ERRORS as error:
                 raise_interruption(error)
                 # The journal has all batches; slices without an end count as cut.

@@ -76,7 +76,7 @@ from duesweep.sweep.stop import STORE_IS_SILENT, Stop
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 # For how long a watcher keeps a sweep open, at most and while nothing comes due. Messages that are
 # in no ledger yet count as suspected after a disaster, and each sweep is two commits.
-_OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
+OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
 # It rests after each round, and looks again in this time if nothing is due sooner.
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
 
@@ -413,6 +413,7 @@ class _Dispatching:
             first_slice=first_slice,
             outages=self.rounds.outages,
             tries_in=self.rounds.low_water.seconds_to_try,
+            reserved=self.rounds.reserved,
             goes_on=self.context.repeats and not (self.backlog.parts or self.has_left),
             stop=self.stop,
         )
@@ -436,9 +437,13 @@ def _go_on(
         while dispatching.goes_on:
             stop.wait(seconds)
             now = clock.seconds()
-            ends_at = min(began + _OPEN_SECONDS, moved_at + _IDLE_SECONDS)
-            are_only_left = dispatching.is_full and not dispatching.engine.is_waiting
-            if stop.is_wanted or are_only_left or now >= (low_water.tries_at or ends_at):
+            ends_at = began + OPEN_SECONDS
+            if not dispatching.engine.is_waiting:
+                if dispatching.is_full:
+                    break
+                low_water.release()
+                ends_at = min(ends_at, moved_at + _IDLE_SECONDS)
+            if stop.is_wanted or now >= (low_water.tries_at or ends_at):
                 break
             with stop.waits.waiting(STORE, STORE_IS_SILENT):
                 horizon = reach(session.due.horizon())

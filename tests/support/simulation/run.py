@@ -6,6 +6,7 @@ each promise is checked.
 """
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
@@ -34,7 +35,7 @@ from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.sessions import KeptSessions
-from duesweep.sweep.slice import ClaimKeys, Slice, dispatch_slice, read_claim_keys
+from duesweep.sweep.slice import ClaimKeys, Slice, Turns, dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
@@ -179,15 +180,15 @@ class _InProcess:
     of_slice: Slice
     actors: list[Actor] = field(default_factory=list)
     ends: list[SliceEnd | None] = field(default_factory=list)
-    waits: list[Future[None]] = field(default_factory=list)
+    turns: list[Turns] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
         return all(each.is_over for each in self.actors)
 
     def has_ended_or_waits(self) -> bool:
-        sessions = zip(self.actors, self.waits, strict=True)
-        return all(actor.is_over or waits.done() for actor, waits in sessions)
+        sessions = zip(self.actors, self.turns, strict=True)
+        return all(actor.is_over or turns.waits.done() for actor, turns in sessions)
 
     @property
     def end(self) -> SliceEnd | None:
@@ -204,13 +205,13 @@ class SimulatedEngine:
     without_spark: None = None
     sessions: KeptSessions = field(default_factory=KeptSessions)
     waiting: list[_InProcess] = field(default_factory=list)
+    slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:  # noqa: ARG002
         return due.plan(horizon, Slicing(self.simulation.settings.slices))
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
         simulation, at_work = self.simulation, list[_InProcess]()
-        is_full = job.goes_on and len(self.waiting) > 1
         keys = [read_claim_keys(due.claim_keys(plan, n)) for n in range(len(plan.planned))]
         if simulation.settings.has_executors:
             slices = [_OnExecutors(simulation, job, n, each) for n, each in enumerate(keys)]
@@ -218,8 +219,7 @@ class SimulatedEngine:
             actors = [each.actor for each in slices]
         else:
             for number, each in enumerate(keys):
-                at_work.append(simulation.in_process(job, number, each, self.sessions))
-                at_work[-1].of_slice.is_over = is_full
+                at_work.append(simulation.in_process(job, number, each, self))
             ended = _InProcess.has_ended_or_waits
             simulation.scheduler.wait_for(lambda: all(map(ended, at_work)))
             actors = [actor for each in at_work for actor in each.actors]
@@ -233,7 +233,7 @@ class SimulatedEngine:
         known = [each.end for each in at_work if each.end is not None]
         end = add_ends(known) if len(known) == len(keys) else None
         waits = any(each.of_slice.end_without_waiting for each in at_work)
-        return Dispatched(None, end, waits, is_full and waits)
+        return Dispatched(None, end, waits, any(each.of_slice.is_full for each in at_work))
 
     @property
     def is_waiting(self) -> bool:
@@ -315,19 +315,19 @@ class Simulation:
         job: Job,
         number: int,
         claim_keys: ClaimKeys,
-        kept: KeptSessions,
+        engine: SimulatedEngine,
     ) -> _InProcess:
         process = self.scheduler.current.process
         found = _InProcess(Slice(job, number, claim_keys, self.settings.sessions))
         name = f"{process.name} slice {number}"
 
-        def work(waits: Future[None]) -> None:
-            end = found.of_slice.work(kept.opened, waits if job.goes_on else None)
+        def work(turns: Turns) -> None:
+            end = found.of_slice.work(engine.sessions.opened, turns if job.goes_on else None)
             found.ends.append(end)
 
         for session in range(found.of_slice.sessions):
-            found.waits.append(Future())
-            run = partial(work, found.waits[-1])
+            found.turns.append(Turns(engine.slots))
+            run = partial(work, found.turns[-1])
             actor = self.scheduler.spawn(process, f"{name} session {session}", run)
             found.actors.append(actor)
         return found

@@ -174,6 +174,50 @@ def test_other_messages_do_not_wait_for_a_limit() -> None:
     assert len(report.sweep_ids) == 1
 
 
+def test_limit_of_few_messages_is_used_up_by_sweeps_that_end_before_the_next_one_may_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duesweep.sweep.sweep.OPEN_SECONDS", 0.2)
+    world, ticker, _ = _limited(per_second=2)
+
+    runs = []
+    while world.store.rows and len(runs) < 30:
+        runs.append(ticker.tick())
+    ticker.close()
+
+    reports = [run.report for run in runs if run.report is not None]
+    assert len(world.queue.arrived["Shipping"]) == 3
+    # With a new reservation in each sweep none would ever be used.
+    assert len(reports) < 12
+
+
+def test_earlier_message_is_found_soon_after_others_have_waited_for_a_limit() -> None:
+    world, ticker, stop = _limited(per_second=10)
+    clock = world.store.clock
+    stored_at: list[float] = []
+
+    def count(_: object) -> None:
+        if len(world.queue.arrived["Shipping"]) == 2:
+            # The last one.
+            _store(world, -30)
+            stored_at.append(clock.seconds())
+
+    def arrive(_: object) -> None:
+        stored_at.append(clock.seconds())
+        stop.ask()
+
+    world.queue.trouble["Shipping"] = count
+    world.queue.trouble["Billing"] = arrive
+
+    ticker.tick()
+    ticker.close()
+
+    assert len(world.queue.arrived["Billing"]) == 1
+    stored, arrived = stored_at
+    # Long before the sweep would have ended.
+    assert arrived - stored < 5
+
+
 def test_few_sessions_wait_for_limits_while_messages_keep_coming_due() -> None:
     world, ticker, stop = _limited(per_second=0.05)
     opened = world.store.open_task
@@ -207,7 +251,7 @@ def test_few_sessions_wait_for_limits_while_messages_keep_coming_due() -> None:
 def test_next_sweep_plans_the_messages_that_wait_for_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duesweep.sweep.rounds.LONGEST_OPEN_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("duesweep.sweep.sweep.OPEN_SECONDS", 0.2)
     world, ticker, _ = _limited(per_second=5)
 
     runs = []
