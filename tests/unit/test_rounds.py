@@ -215,25 +215,33 @@ def test_outage_goes_on_while_the_sweep_beside_it_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("took", "rest"),
+    ("left", "rest"),
     [
-        pytest.param(0.01, 1.0, id="few messages"),
-        pytest.param(1.2, 6.0, id="a million messages"),
-        pytest.param(30.0, 10.0, id="never longer"),
+        pytest.param(1, 1.0, id="few"),
+        pytest.param(300_000, 6.0, id="many"),
+        pytest.param(5_000_000, 10.0, id="never longer"),
     ],
 )
-def test_open_sweep_rarely_plans_the_messages_of_an_outage_if_that_takes_long(
-    took: float, rest: float
-) -> None:
+def test_open_sweep_plans_many_blocked_messages_rarely(left: int, rest: float) -> None:
     clock = SettableClock()
     rounds = Rounds(TIMES, clock, never_ends=True)
-    away = _breaker("Shipping", "open", left=2)
+    away = _breaker("Shipping", "open", left=left)
+    end = SliceEnd(Account(given=left + 1, claimed=1, left=left), "it is away", (away,))
 
     rounds.begin()
-    clock.advance(took)
-    rounds.go_on(_HORIZON, SliceEnd(Account(given=3, claimed=1, left=2), "it is away", (away,)))
+    # Deliveries take their time too.
+    clock.advance(4)
+    rounds.go_on(_HORIZON, end)
 
     assert rounds.low_water.seconds_to_try == pytest.approx(rest)
+
+
+def test_messages_of_a_lost_session_are_planned_again_soon_while_others_wait_for_a_limit() -> None:
+    rounds = Rounds(TIMES, SettableClock(), never_ends=True)
+    cut = SliceEnd(Account(given=20), "a session was lost")
+
+    assert rounds.go_on(_HORIZON, cut, waits=True)
+    assert rounds.low_water.seconds_to_try == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,11 @@ from duesweep.sweep.low_water import LowWater
 _LONGEST_REST_SECONDS = 1.5
 # After rounds that take long although they move nothing.
 _LONGEST_PAUSE_SECONDS = 6.0
-# An open sweep rests for this many times as long as its first round took, so that messages of
-# available destinations rarely wait while a million blocked ones are planned; at most this long.
-_PAUSE_PER_PLAN, _LONGEST_OPEN_PAUSE_SECONDS = 5.0, 10.0
+# An open sweep lets this many blocked messages a second be planned again, so that messages of
+# available destinations rarely wait for that; and it rests at most this long.
+_PLANNED_AGAIN_PER_SECOND, _LONGEST_OPEN_PAUSE_SECONDS = 50_000, 10.0
+
+
 # Messages that were sent to a queue which cannot take them back arrive again. So a run does that in
 # two rounds in a row at most, and in this many in all.
 _MOST_SENT_IN_VAIN = 5
@@ -121,14 +123,13 @@ class Rounds:
         if not self._went_on:
             self._ended, self._went_on = self._noted, True
         # Until then no look is at messages before the mark, whatever their destination.
-        took = self._ended - self.began
         rest = max(
             min(self._rest, _LONGEST_REST_SECONDS),
-            min(_LONGEST_OPEN_PAUSE_SECONDS, _PAUSE_PER_PLAN * took),
+            min(_LONGEST_OPEN_PAUSE_SECONDS, end.account.left / _PLANNED_AGAIN_PER_SECOND),
         )
-        has_left = end.account.left + end.account.skipped > 0
         if waits:
             self.low_water.hold(horizon)
+        has_left = end.reason is not None or end.account.left + end.account.skipped > 0
         self.low_water.clear(horizon, rest if has_left else None)
         return True
 

@@ -241,9 +241,13 @@ class Slice:
         """Note that a batch was committed, and once a second that all that is left waits for its
         limit. Raises `SystemExit` after an interruption.
         """
+        self.check()
+        self.job.stop.waits.progressed()
+
+    def check(self) -> None:
+        """Raise `SystemExit` after an interruption."""
         if self._is_interrupted:
             raise SystemExit
-        self.job.stop.waits.progressed()
 
     def end(self, token: object, end: SliceEnd) -> SliceEnd | None:
         """Note the end of a session's work. Returns the end of the slice, if it was the last."""
@@ -495,7 +499,11 @@ class _Worker:
                 asked_at = now + _LONGEST_REST_SECONDS
                 with self._store.transaction():
                     self._store.claim(self._job.run, ())
-                self._slice.progressed()
+                # While its sweep has other rounds, these say whether they progress.
+                if self._job.goes_on:
+                    self._slice.check()
+                else:
+                    self._slice.progressed()
             if (left := end - self._clock.seconds()) > 0:
                 self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _NAP_SECONDS))
             now = self._clock.seconds()
