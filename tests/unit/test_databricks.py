@@ -95,8 +95,8 @@ def test_wheel_is_the_one_that_was_just_built(tmp_path: Path) -> None:
         *(each["whl"] for each in jobs["sweep"]["tasks"][0]["libraries"] if "whl" in each),
         *jobs["sweep_serverless"]["environments"][0]["spec"]["dependencies"],
     }
-    (deployed,) = dist.glob(Path(spec).name)
-    assert deployed.name == "duesweep-1.0.0-py3-none-any.whl"
+    deployed = [wheel.name for wheel in dist.glob(Path(spec).name)]
+    assert deployed == ["duesweep-1.0.0-py3-none-any.whl"]
 
 
 def test_libraries_are_those_of_the_lock(jobs: dict[str, Any]) -> None:

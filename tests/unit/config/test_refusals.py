@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from pydantic import ValidationError
 
 from duesweep.config import Config, load, wording
 from duesweep.core.errors import ConfigError
@@ -302,7 +303,11 @@ def test_refusal_and_its_stack_tell_no_secrets() -> None:
     with pytest.raises(ConfigError) as refusal:
         load(file_of(MINIMAL.replace(":5432", ":x")))
 
+    with pytest.raises(ValidationError) as error:
+        Config.model_validate({"store": {"dns": "s3cret"}})
+
     assert "s3cret" in MINIMAL
+    assert "s3cret" not in str(error.value)
     assert "s3cret" not in "".join(traceback.format_exception(refusal.value))
 
 
