@@ -27,7 +27,7 @@ _SIGNAL_SECONDS = 0.5
 
 # A third one takes one more connection, and was not reliably faster on two cores.
 _MOST_SESSIONS = 2
-# This many sessions may wait for limits while others begin. Each takes a connection.
+# This many sessions may wait for limits while others begin. Each takes a connection or two.
 _MOST_WAITING = 2
 
 
@@ -75,7 +75,7 @@ class InProcessEngine:
         known = [each.end for each in ends if each.end is not None]
         end = add_ends(known) if len(known) == len(ends) else None
         waits = any(each.waits for each in ends)
-        return Dispatched(cut_short, end, waits, any(each.is_full for each in ends))
+        return Dispatched(cut_short, end, waits, any(each.left_limited for each in ends))
 
     @contextmanager
     def _working(self, job: Job, number: int, claim_keys: ClaimKeys) -> Iterator["_AtWork"]:
@@ -118,7 +118,7 @@ class InProcessEngine:
 
     def finish(self) -> CutShort | None:
         for each in self.waiting:
-            each.of_slice.is_over = True
+            each.of_slice.leaves_waiting = True
         for each in self.waiting:
             while wait(each.ends, _SIGNAL_SECONDS).not_done:
                 pass
@@ -169,7 +169,7 @@ class _AtWork:
         done = [end.result() for end in self.ends if end.done()]
         cut_short = next(filter(None, [each.cut_short for each in done]), None)
         if (end := self.of_slice.end_without_waiting) is not None:
-            return Dispatched(cut_short, end, waits=True, is_full=self.of_slice.is_full)
+            return Dispatched(cut_short, end, waits=True, left_limited=self.of_slice.left_limited)
         # The last session to end knows.
         return Dispatched(cut_short, next(filter(None, [each.end for each in done]), None))
 

@@ -132,14 +132,14 @@ class CutShort(NamedTuple):
 class Dispatched(NamedTuple):
     """How the dispatch of a plan ended. `cut_short`: why the engine ended before all slices were
     done; None: all were. `end` of all slices; None: the engine cannot tell. `waits`: messages that
-    `end` does not have wait for their limit, until the engine's `finish`; `is_full`: some of them
-    do not, since too many others wait.
+    `end` does not have wait for their limit, until the engine's `finish`; `left_limited`:
+    others were left, since too many wait.
     """
 
     cut_short: CutShort | None = None
     end: SliceEnd | None = None
     waits: bool = False
-    is_full: bool = False
+    left_limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

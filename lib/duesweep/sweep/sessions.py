@@ -36,10 +36,12 @@ class KeptSessions:
 
     def __init__(self) -> None:
         self._free: list[tuple[Sessions, ExitStack]] = []
+        self._times_closed = 0
 
     @contextmanager
     def opened(self, job: Job) -> Iterator[Sessions]:
         """Sessions that no other slice uses, or new ones. After an error they are closed."""
+        times_closed = self._times_closed
         with ExitStack() as closing:
             try:
                 sessions, kept = self._free.pop()
@@ -47,10 +49,12 @@ class KeptSessions:
             except IndexError:
                 sessions = closing.enter_context(opened_sessions(job))
             yield sessions
-            self._free.append((sessions, closing.pop_all()))
+            if times_closed == self._times_closed:
+                self._free.append((sessions, closing.pop_all()))
 
     def close(self) -> None:
-        """Close all that no slice uses."""
+        """Close all that no slice uses, and others when their slice ends."""
+        self._times_closed += 1
         while self._free:
             _, kept = self._free.pop()
             kept.close()

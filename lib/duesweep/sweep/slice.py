@@ -206,7 +206,7 @@ class Slice:
         self._is_interrupted = False
         # Whether messages that wait for their limit are to be left; and whether some were, as too
         # many others waited.
-        self.is_over = self.is_full = False
+        self.leaves_waiting = self.left_limited = False
 
     def batches(self) -> Iterator[Sequence[int]]:
         """The batches that no session has taken yet, each when it is asked for."""
@@ -221,7 +221,7 @@ class Slice:
         """End all threads that work on it, each after its current batch."""
         self._is_interrupted = True
 
-    def wait(self, token: object, end: SliceEnd, messages: int) -> None:
+    def note_waiting(self, token: object, end: SliceEnd, messages: int) -> None:
         """Note the end of a session's work but for these messages, which wait for their limit."""
         with self._lock:
             self._waiting[token] = (end, messages)
@@ -277,9 +277,9 @@ class Slice:
                 if turns is None or not worker.waiting:
                     worker.give_turns()
                 else:
-                    self.wait(token, worker.end_without_waiting(), worker.waiting)
+                    self.note_waiting(token, worker.end_without_waiting(), worker.waiting)
                     with turns.slot(job.context.world.clock) as has_slot:
-                        self.is_full |= not has_slot
+                        self.left_limited |= not has_slot
                         if has_slot:
                             worker.give_turns()
                 if (end := self.end(token, worker.end())) is not None:
@@ -355,7 +355,7 @@ class _Worker:
         self._in_hand: Sequence[Forwarded] = ()
         self._after = 0
         self._account = Account()
-        self._is_stopped = False
+        self._is_stopped = self._gives_turns = False
 
     def run_batches(self) -> None:
         """Run the batches of the slice that no other session has taken."""
@@ -366,7 +366,8 @@ class _Worker:
     def give_turns(self) -> None:
         """Let the messages that wait for a limit go, as far as the slice may."""
         with self._stopping():
-            while self.waiting and not self._slice.is_over:
+            self._gives_turns = True
+            while self.waiting and not self._slice.leaves_waiting:
                 for claim_keys in self._destinations.turns(self._store.reserve, self._room):
                     self._run_form(self._batches.careful, [Forwarded(None, claim_keys)])
                 if not (self.waiting and self._room(1)):
@@ -493,20 +494,25 @@ class _Worker:
         """Let this time pass; raise if the sweep is to stop by then, or is closed."""
         now = asked_at = self._clock.seconds()
         end = now + max(seconds, _LEAST_WAIT_SECONDS)
-        while end > now and not self._slice.is_over:
+        while end > now and not self._slice.leaves_waiting:
             # Before the rest, not after it: messages that may go at its end go at once.
             if now + _NAP_SECONDS > asked_at:
                 asked_at = now + _LONGEST_REST_SECONDS
                 with self._store.transaction():
                     self._store.claim(self._job.run, ())
-                # While its sweep has other rounds, these say whether they progress.
-                if self._job.goes_on:
-                    self._slice.check()
-                else:
-                    self._slice.progressed()
+                self._progressed()
             if (left := end - self._clock.seconds()) > 0:
                 self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _NAP_SECONDS))
             now = self._clock.seconds()
+
+    def _progressed(self) -> None:
+        """Note progress; not of messages that wait while the sweep has other rounds: these could
+        hang.
+        """
+        if self._gives_turns and self._job.goes_on:
+            self._slice.check()
+        else:
+            self._slice.progressed()
 
     def _run_form(self, form: Form, batch: Sequence[Forwarded]) -> bool:
         """Run a batch in one of its forms. Messages that it released get a batch of their own.
@@ -538,7 +544,7 @@ class _Worker:
         """Count a batch that is committed: one that is rolled back is claimed and counted again."""
         self._destinations.add(end.account.claimed, end.blocked, end.others)
         if end.account.claimed:
-            self._slice.progressed()
+            self._progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account
 

@@ -296,7 +296,7 @@ class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. Of the
     last sweep: `is_open`: it was opened; `is_planned`: it has a plan; `cut_short`: why it ended
     before all slices were done; `goes_on`: it may have another round; `waits`: messages in it wait
-    for their limit; `is_full`: others do not, which are left. Of all of them: `are_held`:
+    for their limit; `left_limited`: others do not, which are left. Of all of them: `are_held`:
     there are pauses; `has_left`: some messages were left, and are to be planned again soon; before
     `failed_at` no message failed.
     """
@@ -314,7 +314,7 @@ class _Dispatching:
     cut_short: CutShort | None = None
     goes_on: bool = False
     waits: bool = False
-    is_full: bool = False
+    left_limited: bool = False
     are_held: bool = False
     has_left: bool = False
     failed_at: float | None = None
@@ -354,7 +354,7 @@ class _Dispatching:
 
     def begin(self) -> None:
         """Begin a sweep."""
-        self.is_open = self.goes_on = self.waits = self.is_full = False
+        self.is_open = self.goes_on = self.waits = self.left_limited = False
         self.cut_short = None
         self.rounds.begin()
 
@@ -389,7 +389,7 @@ class _Dispatching:
         with self.context.tracing.span("dispatch"), watched:
             done = self.engine.dispatch(session.due, part.plan, job)
         self.cut_short, self.waits = done.cut_short, self.waits or done.waits
-        self.is_full |= done.is_full
+        self.left_limited |= done.left_limited
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
@@ -439,7 +439,7 @@ def _go_on(
             now = clock.seconds()
             ends_at = began + OPEN_SECONDS
             if not dispatching.engine.is_waiting:
-                if dispatching.is_full:
+                if dispatching.left_limited:
                     break
                 low_water.release()
                 ends_at = min(ends_at, moved_at + _IDLE_SECONDS)

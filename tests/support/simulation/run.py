@@ -233,7 +233,7 @@ class SimulatedEngine:
         known = [each.end for each in at_work if each.end is not None]
         end = add_ends(known) if len(known) == len(keys) else None
         waits = any(each.of_slice.end_without_waiting for each in at_work)
-        return Dispatched(None, end, waits, any(each.of_slice.is_full for each in at_work))
+        return Dispatched(None, end, waits, any(each.of_slice.left_limited for each in at_work))
 
     @property
     def is_waiting(self) -> bool:
@@ -241,7 +241,7 @@ class SimulatedEngine:
 
     def finish(self) -> CutShort | None:
         for each in self.waiting:
-            each.of_slice.is_over = True
+            each.of_slice.leaves_waiting = True
         self.simulation.scheduler.wait_for(lambda: not self.is_waiting)
         errors = [one.error for each in self.waiting for one in each.actors if one.error]
         return CutShort(str(errors[0])) if errors else None

@@ -218,6 +218,19 @@ def test_earlier_message_is_found_soon_after_others_have_waited_for_a_limit() ->
     assert arrived - stored < 5
 
 
+def test_messages_that_wait_for_a_limit_do_not_hide_that_others_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, ticker, stop = _limited(per_second=5)
+    told: list[None] = []
+    monkeypatch.setattr(stop.waits, "progressed", lambda: told.append(None))
+
+    ticker.tick()
+    ticker.close()
+
+    assert (len(world.queue.arrived["Shipping"]), told) == (3, [])
+
+
 def test_few_sessions_wait_for_limits_while_messages_keep_coming_due() -> None:
     world, ticker, stop = _limited(per_second=0.05)
     opened = world.store.open_task
