@@ -77,6 +77,8 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 # For how long a watcher keeps a sweep open, at most and while nothing comes due. Messages that are
 # in no ledger yet count as suspected after a disaster, and each sweep is two commits.
 OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
+# Each sweep differs in that, so that sweeps of a fleet do not end at the same time.
+_LEAST_OPEN, _MOST_OPEN = 0.5, 1.5
 # It rests after each round, and looks again in this time if nothing is due sooner.
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
 
@@ -432,12 +434,13 @@ def _go_on(
     stop, clock = dispatching.stop, dispatching.context.world.clock
     low_water = dispatching.rounds.low_water
     began = moved_at = clock.seconds()
+    most = OPEN_SECONDS * dispatching.context.world.chance().uniform(_LEAST_OPEN, _MOST_OPEN)
     seconds = _REST_SECONDS
     try:
         while dispatching.goes_on:
             stop.wait(seconds)
             now = clock.seconds()
-            ends_at = began + OPEN_SECONDS
+            ends_at = began + most
             if not dispatching.engine.is_waiting:
                 if dispatching.left_limited:
                     break

@@ -103,8 +103,13 @@ def test_ledger_gets_a_sweep_for_ten_seconds_of_steady_load() -> None:
 
     watch("memory", _ticker(world).tick, _Until(clock, runs), [runs.append], most_seconds=0.1)
 
-    assert [_sweeps(run)[0] for run in runs if run.report] == [1, 1, 1]
-    assert [_sweeps(run)[1] for run in runs if run.report] == pytest.approx([101, 101, 49], abs=3)
+    sweeps, messages = zip(*(_sweeps(run) for run in runs if run.report), strict=True)
+    assert sweeps == (1,) * len(sweeps)
+    # Of five to fifteen seconds each.
+    assert 2 <= len(sweeps) <= 6
+    assert max(messages) <= 154
+    assert min(messages[:-1]) >= 47
+    assert sum(messages) == 251
 
 
 def test_sweep_goes_on_beside_an_outage_until_what_it_left_is_tried_again() -> None:
