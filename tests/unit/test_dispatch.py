@@ -28,7 +28,7 @@ from duesweep.core.world import SettableClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
 from duesweep.stores.task import Forwarded
-from duesweep.sweep.slice import ClaimKeys, read_claim_keys
+from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore

@@ -12,9 +12,10 @@ from duesweep.core.account import add_ends
 from duesweep.core.errors import ConfigError, DuesweepError, Problem
 from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
+from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.sessions import KeptSessions
-from duesweep.sweep.slice import ClaimKeys, Slice, Turns, read_claim_keys
+from duesweep.sweep.sessions import KeptSessions, Turns
+from duesweep.sweep.slice import Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duesweep.core.account import BreakerReport, SliceEnd, SweepTally
+from duesweep.core.account import BreakerReport, SliceEnd, SweepReport, SweepTally
 from duesweep.core.errors import Problem
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
@@ -34,6 +34,19 @@ if TYPE_CHECKING:
     from duesweep.ledger.ledger import Ledger
 
 Attributes = Mapping[str, str | int]
+
+
+def attributes_of(report: SweepReport) -> Attributes:
+    """A span's attributes of a sweep."""
+    return {
+        "duesweep.sweep_id": report.sweep_id,
+        "duesweep.outcome": report.outcome,
+        "duesweep.found": report.found,
+        "duesweep.dispatched": report.dispatched,
+        "duesweep.failed": report.failed,
+        "duesweep.exhausted": report.exhausted,
+        "duesweep.left": report.left,
+    }
 
 
 @dataclass(frozen=True, slots=True)

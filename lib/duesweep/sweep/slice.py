@@ -1,4 +1,4 @@
-"""One slice: its claim keys, its batches, and its end.
+"""One slice: its batches, and its end.
 
 A slice is safe to run twice: rows that are gone or locked are the work of another process. It waits
 for no outage: it leaves messages that it cannot move now, and the sweep plans them again
@@ -8,14 +8,10 @@ for no outage: it leaves messages that it cannot move now, and the sweep plans t
 import gc
 import logging
 import threading
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from sys import intern
-from typing import Any
+from dataclasses import replace
 
 from duesweep.core.account import (
     SERVICES,
@@ -37,101 +33,18 @@ from duesweep.core.errors import (
     may_pass,
 )
 from duesweep.core.message import Address
-from duesweep.core.world import Clock
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
-from duesweep.stores.task import BETWEEN_FORWARDS, Forwarded, TaskSession
+from duesweep.stores.task import Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
+from duesweep.sweep.claim_keys import ClaimKeys
 from duesweep.sweep.destinations import Destinations, Reservations
 from duesweep.sweep.job import Job
-from duesweep.sweep.sessions import OpenedSessions, opened_sessions
-
-# With more destinations, this many messages are sorted together.
-_MANY_FORWARDS, _SORTED_TOGETHER = 16, 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimKeys:
-    """The claim keys of a slice, and the sizes of their messages in bytes, in the same order.
-    `total` is how many keys the slice has. None: the read returned nothing, not even the row that
-    every slice has. `forwards` are their destinations, as `Forwarded` has them; empty: the store
-    does not say.
-    """
-
-    keys: Sequence[str]
-    sizes: Sequence[int]
-    total: int | None
-    forwards: Sequence[str | None] = ()
-
-    def places(self, *, in_order: bool) -> Sequence[int]:
-        """The places of the keys in the order in which they are claimed: by their Due. If there are
-        many destinations, and it need not be `in_order`, the keys of some 100,000 messages that go
-        to one destination come together, so that a batch has few statements.
-        """
-        count = len(self.keys)
-        if in_order or len(set(self.forwards)) <= _MANY_FORWARDS:
-            return range(count)
-        places: list[int] = []
-        for start in range(0, count, _SORTED_TOGETHER):
-            end = min(count, start + _SORTED_TOGETHER)
-            places += sorted(range(start, end), key=lambda place: self.forwards[place] or "")
-        return places
-
-    def groups(self, batch: Iterable[int]) -> list[Forwarded]:
-        """The keys at these places, by destination."""
-        if not self.forwards:
-            return [Forwarded(None, [self.keys[place] for place in batch])]
-        found: dict[str | None, list[str]] = {}
-        for place in batch:
-            found.setdefault(self.forwards[place], []).append(self.keys[place])
-        return [Forwarded(forward, keys) for forward, keys in found.items()]
-
-    @property
-    def fault(self) -> str | None:
-        """Why keys of the slice are missing; None where it is complete.
-
-        If the read breaks off in the JVM, the task sees an ordinary end of the data.
-        """
-        if self.total == len(self.keys):
-            return None
-        planned = "its" if self.total is None else f"{self.total}"
-        return (
-            f"The task read {len(self.keys)} of {planned} keys: the session that read them "
-            "from the store ended early (DUESWEEP_SPARK_LOG=warn shows why); the next sweep plans "
-            "the rest again"
-        )
-
-
-def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
-    """All claim keys of a slice, from the rows of `Slices.claim_keys_query`, which come in any
-    order. They are read to the end before anything is claimed: an open JDBC cursor holds a
-    snapshot, and the server cannot vacuum the rows that the sweep removes.
-    """
-    keys: list[str] = []
-    sizes = array("q")
-    forwards: list[str | None] = []
-    total: int | None = None
-    for row in sorted(rows, key=lambda row: getattr(row, "chunk", None) or 0):
-        total = row.total or 0
-        if row.claim_keys:
-            keys += row.claim_keys.split(",")
-            sizes.extend(map(int, row.sizes.split(",")))
-            forwards += _forwards(getattr(row, "forwards", None), len(keys) - len(forwards))
-    is_known = any(forward is not None for forward in forwards)
-    return ClaimKeys(keys, sizes, total, forwards if is_known else ())
-
-
-def _forwards(joined: str | None, count: int) -> list[str | None]:
-    """The `count` destinations; None each if one of them has the separator."""
-    found = [] if joined is None else joined.split(BETWEEN_FORWARDS)
-    return [intern(each) for each in found] if len(found) == count else [None] * count
-
+from duesweep.sweep.sessions import OpenedSessions, Turns, opened_sessions
 
 # How often a slice that waits for a limit asks the store whether the sweep is to stop, and looks
 # whether it is to wait no longer.
 _LONGEST_REST_SECONDS, _NAP_SECONDS = 1.0, 0.05
-# How long it waits until fewer others wait.
-_SLOT_SECONDS = 0.2
 # No queue has this name.
 _UNKNOWN = "\0"
 # A rest that rounding leaves would not move a clock.
@@ -144,33 +57,6 @@ _log = logging.getLogger(__name__)
 def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to, on one session; see `Slice.work`."""
     Slice(job, slice_number, claim_keys).work()
-
-
-class Turns:
-    """Lets a session wait for limits while its sweep has another round: it takes one of some slots.
-    `waits` gets a result when it has one, and only messages that wait are left to do.
-    """
-
-    def __init__(self, slots: threading.Semaphore) -> None:
-        self.waits: Future[None] = Future()
-        self._slots = slots
-
-    @contextmanager
-    def slot(self, clock: Clock) -> Iterator[bool]:
-        """Whether it has a slot in the block, for which it waits a little: so do the messages of
-        the next round.
-        """
-        end = clock.seconds() + _SLOT_SECONDS
-        while not self._slots.acquire(blocking=False):
-            if clock.seconds() >= end:
-                yield False
-                return
-            clock.sleep(_SLOT_SECONDS / 10)
-        try:
-            self.waits.set_result(None)
-            yield True
-        finally:
-            self._slots.release()
 
 
 class Slice:

@@ -20,8 +20,9 @@ from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import Store
 from duesweep.stores.due import Due, Horizon, JdbcSource, Slices
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+from duesweep.sweep.slice import dispatch_slice
 from duesweep.sweep.stop import Stop
 
 # A fresh cluster has two cores, as it says, until its executors have registered. A task takes a

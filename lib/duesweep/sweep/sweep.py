@@ -49,13 +49,13 @@ from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.backlog import Backlog, Part
 from duesweep.sweep.job import (
-    Attributes,
     CutShort,
     Engine,
     Job,
     Planned,
     SweepContext,
     Tracing,
+    attributes_of,
 )
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
@@ -118,7 +118,7 @@ def sweep(
             dispatching.take(planned.horizon, planned.slices)
         report = _sweep_all(dispatching, reach or context.reach)
         report = add_rest(report, dispatching.backlog.left, is_stopped=dispatching.stop.is_wanted)
-        context.tracing.note(_attributes(report))
+        context.tracing.note(attributes_of(report))
         if exit_code_of(report) is not ExitCode.DONE:
             reasons = (report.ledger_error, report.reason, *(one.reason for one in report.failures))
             context.tracing.fail(report.outcome, next(filter(None, reasons), report.outcome))
@@ -279,18 +279,6 @@ def _dispatch(
         run = _go_on(dispatching, session, run, reach)
         dispatching.finish(session, run)
         return run
-
-
-def _attributes(report: SweepReport) -> Attributes:
-    return {
-        "duesweep.sweep_id": report.sweep_id,
-        "duesweep.outcome": report.outcome,
-        "duesweep.found": report.found,
-        "duesweep.dispatched": report.dispatched,
-        "duesweep.failed": report.failed,
-        "duesweep.exhausted": report.exhausted,
-        "duesweep.left": report.left,
-    }
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from duesweep.stores.postgresql_task import PostgreSqlTask
 from duesweep.stores.store import SqlStore
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved
-from duesweep.sweep.slice import read_claim_keys
+from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import move_into
 from support.endpoint import Endpoint

@@ -20,7 +20,7 @@ from duesweep.stores import sql_due
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import TaskSession
 from duesweep.stores.zone import horizon_in
-from duesweep.sweep.slice import read_claim_keys
+from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest

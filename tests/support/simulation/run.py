@@ -32,10 +32,11 @@ from duesweep.operations.change import cancel, reschedule
 from duesweep.operations.replay import replay
 from duesweep.operations.restore import choose_cancelled, restore
 from duesweep.stores.due import Due, Horizon, Slices
+from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
 from duesweep.sweep.rounds import Rounds
-from duesweep.sweep.sessions import KeptSessions
-from duesweep.sweep.slice import ClaimKeys, Slice, Turns, dispatch_slice, read_claim_keys
+from duesweep.sweep.sessions import KeptSessions, Turns
+from duesweep.sweep.slice import Slice, dispatch_slice
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row

@@ -25,7 +25,8 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, BreakerTimes
 from duesweep.core.result import exit_code_of
-from duesweep.sweep.slice import ClaimKeys, Slice
+from duesweep.sweep.claim_keys import ClaimKeys
+from duesweep.sweep.slice import Slice
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore

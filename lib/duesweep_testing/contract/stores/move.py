@@ -11,7 +11,7 @@ from duesweep.core.policy import Slicing
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Forwarded, Moved, Table, TaskSession
 from duesweep.stores.tombstone import Tombstones
-from duesweep.sweep.slice import read_claim_keys
+from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

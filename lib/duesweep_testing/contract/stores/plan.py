@@ -8,7 +8,7 @@ import pytest
 
 from duesweep.core.policy import Slicing
 from duesweep.stores.due import Due, Upcoming
-from duesweep.sweep.slice import read_claim_keys
+from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

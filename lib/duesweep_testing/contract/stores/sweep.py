@@ -14,8 +14,9 @@ from duesweep.core.message import Exhausted, Failed, Outcome
 from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores import tombstone
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.claim_keys import ClaimKeys
 from duesweep.sweep.job import Job
-from duesweep.sweep.slice import ClaimKeys, dispatch_slice
+from duesweep.sweep.slice import dispatch_slice
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
