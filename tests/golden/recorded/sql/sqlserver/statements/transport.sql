@@ -174,6 +174,22 @@ CROSS APPLY (
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) WHERE m.[Due] IS NULL;
 
+-- name: count_held_back
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
+SELECT t.due, here.held_back
+FROM (
+    SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (due varchar(27) '$.due') j
+) t
+CROSS APPLY (
+    SELECT COUNT_BIG(*) AS held_back
+    FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
+    WHERE m.[Due] = t.tick AND NOT (? = N'[]' OR NOT EXISTS (
+      SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
+      WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+    ))
+) here;
+
 -- name: count_pending
 -- $1 int, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
 SELECT COUNT_BIG(*) AS pending
