@@ -248,8 +248,9 @@ class SimulatedEngine:
         return CutShort(str(errors[0])) if errors else None
 
     def close(self) -> None:
+        # As after an error. `interrupt` would end the simulation: actors are no threads.
         for each in self.waiting:
-            each.of_slice.interrupt()
+            each.of_slice.leaves_waiting = True
         self.sessions.close()
 
 
@@ -350,7 +351,7 @@ class Simulation:
         ):
             try:
                 self._run()
-            except (BrokenPromiseError, Exception) as error:  # noqa: BLE001 - it is the result
+            except (BrokenPromiseError, SystemExit, Exception) as error:  # noqa: BLE001 - it is the result
                 broken = f"{type(error).__name__}: {error}"
             finally:
                 self._end()
