@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import (
-    SweepSummary,
-    SweepTally,
-)
+from duesweep.core.account import SweepSummary, SweepTally
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.format import LEDGER_FORMAT, format_mark, unknown_format

@@ -145,7 +145,7 @@ class Slice:
             return add_ends([given, *self._ends.values()])
 
     def work(
-        self, opened: OpenedSessions = opened_sessions, turns: "Turns | None" = None
+        self, opened: OpenedSessions = opened_sessions, turns: Turns | None = None
     ) -> SliceEnd | None:
         """Dispatch on one session, until no batch is left or a service fails. The last session to
         end journals the end of the slice, and returns it if no error ended its work. `turns`: the

@@ -383,7 +383,7 @@ class _Dispatching:
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
-        elif job.goes_on and done.end is not None:
+        elif job.goes_on and done.end is not None and done.cut_short is None:
             self.goes_on = self.rounds.go_on(run.horizon, done.end, waits=self.waits)
 
     def finish(self, session: DriverSession, run: SweepRun) -> None:
@@ -413,9 +413,9 @@ def _go_on(
     dispatching: _Dispatching, session: DriverSession, run: SweepRun, reach: Reach
 ) -> SweepRun:
     """Dispatch messages as they come due, in the same sweep: with a sweep for each round, they
-    would wait for the ledger, which would get 100,000 commits a day. It ends after some seconds;
-    when messages that an outage left are to be tried, as it has counted them; and at once if a
-    round leaves others.
+    would wait for the ledger, which would get 100,000 commits a day. It ends after some seconds,
+    even if messages wait for their limit; when messages that an outage left are to be tried, as it
+    has counted them; and at once if a round leaves others.
 
     Returns the run with its last horizon.
     """

@@ -388,8 +388,8 @@ def test_receiver_that_purges_on_startup_receives_nothing_that_was_there(
     assert handler.handled == handled
     assert stage.headers(BILLING) == []
     assert stage.headers("Other") == _texts(1)
-    told = [log for log in logs if log["event"] == "purged_on_startup"]
-    assert [log["messages"] for log in told] == ([1_001] if purges else [])
+    purged = [log for log in logs if log["event"] == "purged_on_startup"]
+    assert [log["messages"] for log in purged] == ([1_001] if purges else [])
 
 
 def test_messages_that_come_after_a_purge_on_startup_are_received(

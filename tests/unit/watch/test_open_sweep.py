@@ -242,13 +242,13 @@ def test_messages_that_wait_for_a_limit_do_not_hide_that_others_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, ticker, stop = _limited(per_second=5)
-    told: list[None] = []
-    monkeypatch.setattr(stop.waits, "progressed", lambda: told.append(None))
+    progress: list[None] = []
+    monkeypatch.setattr(stop.waits, "progressed", lambda: progress.append(None))
 
     ticker.tick()
     ticker.close()
 
-    assert (len(world.queue.arrived["Shipping"]), told) == (3, [])
+    assert (len(world.queue.arrived["Shipping"]), progress) == (3, [])
 
 
 def test_few_sessions_wait_for_limits_while_messages_keep_coming_due() -> None:
