@@ -151,7 +151,8 @@ class Transport:
         role, for the server's command-line tools.
         """
         tables = self.dialect.tables
-        return tables.script_of(table, [tables.creation(name, **{role: table}) for name in names])
+        texts = [tables.creation(name, **{role: table}) for name in names]
+        return tables.script(table, texts)
 
 
 class QueueTable:

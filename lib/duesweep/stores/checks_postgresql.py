@@ -52,6 +52,7 @@ class PostgreSqlTables(Tables):
     """PostgreSQL's: the index on Due comes with the table."""
 
     body_string = "bodystring"
+    at_once = "check_constraints_at_once"
 
     def check_session(self, session: PostgreSqlSession, setting: str) -> Iterator[Finding]:
         about = session.row("describe_session")
@@ -119,9 +120,6 @@ class PostgreSqlTables(Tables):
         rows = session.rows("similar_tables", ending=ending)
         return [TableName(row.schema, row.name) for row in rows]
 
-    def check_at_once(self, session: PostgreSqlSession) -> None:
-        session.execute("check_constraints_at_once")
-
     def put_trial(self, session: PostgreSqlSession, table: TableName, found: FoundTable) -> None:  # noqa: ARG002 - like others
         session.insert_messages(table, [TRIAL_MESSAGE])
 
@@ -177,11 +175,10 @@ class PostgreSqlTables(Tables):
         text = text_of(name, {**tables, **index})
         return text + _mark(tables["journal"]) if "journal" in tables else text
 
-    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:  # noqa: ARG002 - it names no database
+    def script(self, table: TableName, texts: Iterable[str]) -> str:  # noqa: ARG002 - it names no database
         """The server's notices on existing tables are left out. An administrator runs them, so no
         function may be another one than the server's own.
         """
-        texts = filter(None, map("".join, creations))
         settings = [f"SET search_path = {SEARCH_PATH};", "SET client_min_messages = warning;"]
         return "\n".join([*settings, *texts])
 

@@ -9,7 +9,6 @@ from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.finding import Check, Finding, fault, warning
 from duesweep.core.format import JOURNAL_FORMAT, format_mark
 from duesweep.drivers.sqlserver.binding import creation, script
-from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import Columns, FoundTable, Names, Session
 from duesweep.stores.dialect import (
@@ -145,10 +144,7 @@ class SqlServerTables(Tables):
         marks = {"first_format": format_mark(1), "format": format_mark(JOURNAL_FORMAT)}
         return creation(name, marks, **tables)
 
-    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
-        return script(database_of(dsn), [text for texts in creations for text in texts])
-
-    def script_of(self, table: SqlServerTable, texts: Sequence[str]) -> str:
+    def script(self, table: SqlServerTable, texts: Iterable[str]) -> str:
         return script(table.catalog, texts)
 
     def create(

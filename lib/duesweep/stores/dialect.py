@@ -188,11 +188,13 @@ class Tables(ABC):
     types.
 
     `body_string` is the column of queues with a body as text. `has_older_queues`: queues may have
-    the columns of older versions of the transport.
+    the columns of older versions of the transport. `at_once` is the statement by which triggers and
+    constraints that wait for the end of the transaction act at once; None: none waits.
     """
 
     body_string: ClassVar[str]
     has_older_queues: ClassVar[bool] = False
+    at_once: ClassVar[str | None] = None
 
     @abstractmethod
     def check_session(self, session: Any, setting: str) -> Iterator[Finding]:
@@ -220,10 +222,6 @@ class Tables(ABC):
     def similar(self, session: Any, table: Any) -> Sequence[Any]:
         """Tables that may be meant if this one is missing."""
 
-    def check_at_once(self, session: Any) -> None:
-        """Let triggers and constraints that wait for the end of the transaction act at once."""
-        return
-
     @abstractmethod
     def put_trial(self, session: Any, table: Any, found: FoundTable) -> None:
         """Put a message into a queue."""
@@ -237,12 +235,8 @@ class Tables(ABC):
         """The text of a named statement that creates or completes tables."""
 
     @abstractmethod
-    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
-        """Texts for the database of a dsn, as the server's command-line tools take them."""
-
-    def script_of(self, table: Any, texts: Sequence[str]) -> str:
-        """The same for the database of a table."""
-        return "\n".join(texts)
+    def script(self, table: Any, texts: Iterable[str]) -> str:
+        """Texts for the database of a table, as the server's command-line tools take them."""
 
     @abstractmethod
     def create(

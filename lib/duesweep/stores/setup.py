@@ -46,11 +46,13 @@ class SqlSetup:
         """All statements, as the server's command-line tools take them."""
         store = self.store
         delayed = store.delayed if store else None
-        creations = [texts for _, texts in self._creations(delayed)]
+        creations = list(self._creations(delayed))
+        first, *_ = (table for tables, _ in creations for table in tables)
+        texts = [text for _, texts in creations for text in texts]
         if store is not None and store.kind.create is not None:
-            text = self.dialect.tables.due_index(store.kind, delayed).setup
-            creations.append([] if text is None else [text])
-        return self.dialect.tables.script(self.dsn, creations)
+            index = self.dialect.tables.due_index(store.kind, delayed)
+            texts += [index.setup] if index.setup else []
+        return self.dialect.tables.script(first, texts)
 
     def grants(self, role: str) -> str:
         """The statements that grant a role what sweeps need in this database."""

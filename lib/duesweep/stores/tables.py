@@ -249,7 +249,8 @@ class _Checks:
         name, has, took = wanted.name, " and ".join(hooks), None
         try:
             with suppress(UndoneError), self.session.transaction():
-                self.dialect.tables.check_at_once(self.session)
+                if at_once := self.dialect.tables.at_once:
+                    self.session.execute(at_once)
                 took = self._try(wanted, found)
                 raise UndoneError
         except (RefusedMessageError, StoreError) as error:
