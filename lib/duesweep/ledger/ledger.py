@@ -463,8 +463,13 @@ def open_ledger(
     spark: "SparkSession | None",
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> Ledger:
-    """The ledger under `root`; Spark's writer needs the session."""
-    if resolve_writer(writer, root, spark) is LedgerWriter.DELTA_RS:
+    """The ledger under `root`; Spark's writer needs the session. `AUTO` is delta-rs, unless the
+    session finds that path on another file system. On S3 the two do not know of each other's
+    commits, so a session does not matter there: a large sweep has one, and a small one has none.
+    """
+    if writer is LedgerWriter.AUTO and spark is not None and local_folder(root) is not None:
+        writer = LedgerWriter.SPARK if _has_other_files(spark) else LedgerWriter.DELTA_RS
+    if writer is not LedgerWriter.SPARK:
         from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - slow to load
 
         return Ledger(DeltaRsTables(root, timeouts.silence_seconds))
@@ -490,22 +495,6 @@ def open_for_reading(root: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Ledger
             advice="run it in a notebook or a job on the cluster, or query the tables there",
         )
     return open_ledger(root, LedgerWriter.SPARK, spark)
-
-
-def resolve_writer(
-    writer: LedgerWriter, root: str, spark: "SparkSession | None" = None
-) -> LedgerWriter:
-    """The writer that `AUTO` stands for; another one stays as it is.
-
-    On S3 the two do not know of each other's commits, so a session of this process does not matter
-    there: a large sweep has one, and a small one has none.
-    """
-    if writer is not LedgerWriter.AUTO:
-        return writer
-    is_local = local_folder(root) is not None
-    has_other_files = is_local and spark is not None and _has_other_files(spark)
-    is_delta_rs = can_delta_rs_reach(root) and not has_other_files
-    return LedgerWriter.DELTA_RS if is_delta_rs else LedgerWriter.SPARK
 
 
 def require_delta_rs_root(root: str) -> None:

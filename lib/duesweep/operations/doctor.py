@@ -40,10 +40,10 @@ from duesweep.core.policy import LedgerWriter
 from duesweep.core.quantities import count_text, time_text
 from duesweep.core.result import Result, exit_code_of
 from duesweep.ledger.base import probe_writable
-from duesweep.ledger.ledger import Ledger, resolve_writer
+from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import held_by_locks
-from duesweep.operations.opening import always_needs_spark, open_spark
+from duesweep.operations.opening import choose_engine, open_spark
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.pairing import find_older_copy, require_own
@@ -118,7 +118,7 @@ def doctor(
     if context is not None and not is_known:
         logs.step("checks the ledger")
         root = context.ledger_root
-        if spark is None and resolve_writer(context.ledger_writer, root) is LedgerWriter.SPARK:
+        if spark is None and context.ledger_writer is LedgerWriter.SPARK:
             why = "Spark is its writer, and was not started"
             findings.append(skipped(Check.LEDGER, root, why))
         else:
@@ -132,7 +132,7 @@ def _examine_spark(
     context: SweepContext | None, needs: Needs, *, is_wanted: bool
 ) -> "tuple[SparkSession | None, Iterable[Finding], DuesweepError | None]":
     """The session if there is one, findings on it, and the error if no sweep starts without it."""
-    is_needed = context is None or always_needs_spark(context)
+    is_needed = context is None or choose_engine(context).needs_spark
     why = None if is_wanted else "--no-spark: Spark and its executors were not checked"
     if is_wanted and context is not None and context.spark_from is None and not is_needed:
         why = 'sweep.engine is "process": no sweep needs it'

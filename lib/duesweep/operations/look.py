@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from duesweep import config as configuration
 from duesweep.core import logs
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import (
@@ -27,7 +26,12 @@ from duesweep.ledger.base import Among, local_folder
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
-from duesweep.operations.opening import always_needs_spark, can_start_spark, command_ledger
+from duesweep.operations.opening import (
+    EngineChoice,
+    can_start_spark,
+    choose_engine,
+    command_ledger,
+)
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices
@@ -57,8 +61,6 @@ _LONG_LOCK = timedelta(minutes=1)
 _LEAST_MESSAGES, _MUCH_MORE = 100, 10
 # This many destinations, with the most messages, are compared with the queues.
 _MOST_ASKED = 100
-
-NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
 
 
 class NextDue(NamedTuple):
@@ -109,18 +111,19 @@ class Look:
 def look_at(
     context: SweepContext,
     stop: Stop | None = None,
-    for_spark: NeedsSpark | None = None,
+    choice: EngineChoice | None = None,
     *,
     plans: bool = False,
 ) -> Iterator[Look]:
-    """Look whether there is work, and how much of it a sweep would do. `for_spark` says whether it
-    is Spark's, by default `needs_spark`. It also `plans`, if the sweep follows in the block and is
-    most likely this process's. Raises `ConfigError` for wrong settings.
+    """Look whether there is work, and how much of it a sweep would do. `choice` says whether it
+    is Spark's, by default `choose_engine`. It also `plans`, if the sweep follows in the block and
+    is this process's. Raises `ConfigError` for wrong settings.
     """
     with ExitStack() as opened:
         session = opened.enter_context(context.store.open_driver())
         check(session, context)
-        found = look(session, context, stop, for_spark, opened=opened if plans else None)
+        choice = choice or choose_engine(context)
+        found = look(session, context, choice, stop, opened=opened if plans else None)
         if found.planned is None:
             opened.close()
         yield found
@@ -135,8 +138,8 @@ def check(session: DriverSession, context: SweepContext) -> None:
 def look(
     session: DriverSession,
     context: SweepContext,
+    choice: EngineChoice,
     stop: Stop | None = None,
-    for_spark: NeedsSpark | None = None,
     *,
     opened: ExitStack | None = None,
     settles: bool = True,
@@ -169,19 +172,20 @@ def look(
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices(session)]
     pauses = session.due.pauses()
     reach = replace(context.reach(now), since=work.since)
-    plan, found = _plan(session.due, context, reach) if opened is not None else (None, None)
+    plan, found = None, None
+    if opened is not None:
+        plan, found = _plan(session.due, context, choice, reach)
 
     def count() -> int:
-        pending = session.due.count_pending(horizon, context.spark_from) if found is None else found
+        pending = session.due.count_pending(horizon, choice.spark_from) if found is None else found
         return (stop or Stop()).most_of(pending)
 
-    on_spark = (for_spark or needs_spark)(context, count)
     planned = None
     if opened is not None and plan is not None and plan.found:
         planned = Planned(reach, plan, session, opened)
     return Look(
         has_work=True,
-        needs_spark=on_spark,
+        needs_spark=choice.is_spark(count),
         notices=notices,
         pauses=pauses,
         since=work.since,
@@ -189,18 +193,20 @@ def look(
     )
 
 
-def _plan(due: Due, context: SweepContext, horizon: Horizon) -> tuple[Slices | None, int | None]:
+def _plan(
+    due: Due, context: SweepContext, choice: EngineChoice, horizon: Horizon
+) -> tuple[Slices | None, int | None]:
     """The plan of a sweep in this process, unless it is Spark's or too large; and the number of
     messages, counted up to `spark_from`, if that is known now.
     """
-    if configuration.has_prepared_session() or always_needs_spark(context):
+    if choice.needs_spark or choice.spark_from == 0:
         return None, None
     from duesweep.sweep.in_process import cut_in_process  # noqa: PLC0415 - only if there is work
 
-    most = min(MOST_IN_A_SWEEP, (context.spark_from or MOST_IN_A_SWEEP + 1) - 1)
+    most = min(MOST_IN_A_SWEEP, (choice.spark_from or MOST_IN_A_SWEEP + 1) - 1)
     plan = due.plan_at_once(horizon, cut_in_process(context), most)
     if plan is None:
-        return None, context.spark_from if context.spark_from == most + 1 else None
+        return None, choice.spark_from if choice.spark_from == most + 1 else None
     return plan, plan.found
 
 
@@ -230,20 +236,6 @@ def held_by_locks(due: Due, horizon: Horizon, *, only_stuck: bool = False) -> Se
         for one in due.locked(horizon)
         if not only_stuck or one.since is None or now - one.since > _LONG_LOCK
     ]
-
-
-def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
-    """Whether Spark is there already, or the work is Spark's; only then is it counted."""
-    if context.spark_from is None:
-        return False
-    return configuration.has_prepared_session() or is_for_spark(context, count)
-
-
-def is_for_spark(context: SweepContext, count: Callable[[], int]) -> bool:
-    """Whether so much is due that Spark is faster, or there is no sweep without it."""
-    if context.spark_from is None:
-        return False
-    return always_needs_spark(context) or count() >= context.spark_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +429,10 @@ def plan(
             if messages.looked_at >= due
             else session.due.count_pending(horizon)
         )
-        has_session = spark is not None and context.spark_from is not None
-        on_spark = has_session or needs_spark(context, lambda: eligible)
+        choice = choose_engine(context, spark)
+        on_spark = choice.is_spark(lambda: eligible)
         # A sweep would continue in its own process.
-        on_spark = on_spark and (has_session or always_needs_spark(context) or can_start_spark())
+        on_spark = on_spark and (spark is not None or choice.needs_spark or can_start_spark())
         sql = session.people.plan_sql(context.reach(horizon)) if with_sql else None
         locked = held_by_locks(session.due, horizon) if due else ()
         engine = "spark" if on_spark else "in-process"

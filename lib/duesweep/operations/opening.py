@@ -1,7 +1,8 @@
 """The parts of an operation: endpoints by their settings, an engine, the ledger."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from duesweep.ledger.ledger import (
     can_delta_rs_reach,
     open_for_reading,
     require_delta_rs_root,
-    resolve_writer,
 )
 from duesweep.operations.endpoint import Endpoint
 from duesweep.sweep.job import SweepContext
@@ -100,16 +100,38 @@ def can_start_spark() -> bool:
     return True
 
 
-def always_needs_spark(context: SweepContext) -> bool:
-    """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
-    so.
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which sweeps Spark dispatches: sweeps of `spark_from` messages or more; 0: all; None: none.
+    `needs_spark`: there is no sweep without it, because the settings say so, or it writes the
+    ledger, even if it dispatches none.
     """
-    return writes_on_spark(context) or context.spark_from == 0
+
+    spark_from: int | None
+    needs_spark: bool
+
+    def is_spark(self, count: Callable[[], int]) -> bool:
+        """Whether Spark dispatches these messages; they are counted only if that matters."""
+        if self.spark_from is None:
+            return False
+        return self.spark_from == 0 or count() >= self.spark_from
 
 
-def writes_on_spark(context: SweepContext) -> bool:
-    """Whether Spark writes the ledger."""
-    return resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK
+def choose_engine(
+    context: SweepContext, spark: "SparkSession | None" = None, *, prefers_session: bool = True
+) -> EngineChoice:
+    """The choice by the settings; all sweeps are Spark's if `spark` is there, and if it is a
+    session of this process and Spark `prefers_session`.
+    """
+    least = context.spark_from
+    needs_spark = least == 0 or context.ledger_writer is LedgerWriter.SPARK
+    if least is not None and (
+        needs_spark
+        or spark is not None
+        or (prefers_session and configuration.has_prepared_session())
+    ):
+        least = 0
+    return EngineChoice(least, needs_spark)
 
 
 @contextmanager
@@ -126,9 +148,10 @@ def opened_engine(
     # Nothing of a sweep is loaded if none begins.
     from duesweep.sweep.in_process import InProcessEngine  # noqa: PLC0415
 
-    if not on_spark and not writes_on_spark(context):
+    if not on_spark and context.ledger_writer is not LedgerWriter.SPARK:
         yield InProcessEngine()
         return
+    needs_spark = choose_engine(context).needs_spark
     try:
         if isinstance(spark, DuesweepError):
             raise spark
@@ -137,9 +160,9 @@ def opened_engine(
             from duesweep.sweep.spark import SparkEngine, try_jdbc  # noqa: PLC0415 - loads Spark
 
             if on_spark:
-                try_jdbc(session, context.store, can_do_without=not always_needs_spark(context))
+                try_jdbc(session, context.store, can_do_without=not needs_spark)
     except (SparkError, ConfigError) as error:
-        if always_needs_spark(context):
+        if needs_spark:
             raise
         why = Problem(error.text, f"{error.advice}, or {_PROCESS}" if error.advice else _PROCESS)
         yield InProcessEngine(without_spark=why)
@@ -157,9 +180,9 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     """The context's ledger, with this session or an existing one. Starts Spark only if
     delta-rs cannot write the ledger.
     """
-    root, writer = context.ledger_root, context.ledger_writer
+    root = context.ledger_root
     has_session = spark is not None or configuration.has_prepared_session()
-    if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
+    if not has_session and context.ledger_writer is not LedgerWriter.SPARK:
         yield context.open_ledger()
         return
     # A Spark of this process alone has no catalog that outlives it.

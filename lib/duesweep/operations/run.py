@@ -34,11 +34,10 @@ from duesweep.operations.look import (
     Look,
     NextDue,
     StillDue,
-    is_for_spark,
     look_at,
     look_at_due,
 )
-from duesweep.operations.opening import open_spark, opened_engine
+from duesweep.operations.opening import choose_engine, open_spark, opened_engine
 from duesweep.stores.due import LockedRows
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
@@ -171,13 +170,11 @@ def run_once(
     `look_at` in look.py, then `sweep_seen`, which calls `sweep` in sweep/sweep.py. Raises their
     errors.
     """
-    began, stop, spark = time.monotonic(), stop or Stop(), endpoint.spark
-    is_given = spark is not None and endpoint.context.spark_from is not None
-    with look_at(endpoint.context, stop, plans=not is_given) as found:
+    began, stop, context = time.monotonic(), stop or Stop(), endpoint.context
+    with look_at(context, stop, choose_engine(context, endpoint.spark), plans=True) as found:
         look = _with_notice(endpoint, found)
         before([(endpoint, look)])
-        on_spark = is_given or look.needs_spark
-        run = sweep_seen(endpoint.context, look, stop, on_spark=on_spark, spark=spark, watch=watch)
+        run = sweep_seen(context, look, stop, spark=endpoint.spark, watch=watch)
     return replace(run, seconds=time.monotonic() - began)
 
 
@@ -192,7 +189,6 @@ def sweep_seen(
     look: Look,
     stop: Stop,
     *,
-    on_spark: bool,
     spark: "SparkSession | DuesweepError | None" = None,
     watch: "Watch | None" = None,
     rounds: "Rounds | None" = None,
@@ -202,6 +198,7 @@ def sweep_seen(
     `opened_engine`. `rounds` and `settler` are a watcher's.
     """
     source, notices = context.store.source, look.notices
+    on_spark = look.needs_spark or (spark is not None and context.spark_from is not None)
     # A sweep that this process has not reported is reported with the next one.
     is_unreported = any(each == source for each, _ in stop.unreported)
     if not look.has_work and not is_unreported:
@@ -220,15 +217,13 @@ def sweep_seen(
     try:
         with opened_engine(context, on_spark=on_spark, spark=spark) as engine:
             without_spark = engine.without_spark
-            planned = None if on_spark else look.planned
-            reach = look.reach(context)
             report = sweep(
                 engine,
                 context,
                 watch,
-                reach,
+                look.reach(context),
                 stop=stop,
-                planned=planned,
+                planned=None if on_spark else look.planned,
                 rounds=rounds,
                 settler=settler,
             )
@@ -279,19 +274,15 @@ class _Turn:
 
     def look_at(self, stop: Stop) -> None:
         """Look. An existing session is no reason to sweep a small endpoint on Spark."""
-        with self.timed(), look_at(self.endpoint.context, stop.part(), is_for_spark) as found:
+        context = self.endpoint.context
+        choice = choose_engine(context, prefers_session=False)
+        with self.timed(), look_at(context, stop.part(), choice) as found:
             self.look = _with_notice(self.endpoint, found)
 
     def sweep(self, stop: Stop, spark: "SparkSession | DuesweepError | None" = None) -> Run:
         assert self.look is not None
         with self.timed():
-            run = sweep_seen(
-                self.endpoint.context,
-                self.look,
-                stop.part(),
-                on_spark=spark is not None,
-                spark=spark,
-            )
+            run = sweep_seen(self.endpoint.context, self.look, stop.part(), spark=spark)
         return replace(run, seconds=self.seconds)
 
     def failed(self, error: DuesweepError) -> Run:

@@ -36,8 +36,8 @@ from duesweep.core.policy import (
 )
 from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
-from duesweep.operations.look import Look, NeedsSpark, check, is_for_spark, look
-from duesweep.operations.opening import always_needs_spark, writes_on_spark
+from duesweep.operations.look import Look, check, look
+from duesweep.operations.opening import choose_engine
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
@@ -72,14 +72,14 @@ class Ticker:
         has_spark: bool,
     ) -> None:
         self._stop = stop
+        choice = choose_engine(context, prefers_session=False)
+        may_be_sparks = has_spark or choice.needs_spark
         # Without Spark there the due messages need not be counted.
-        may_be_sparks = has_spark or always_needs_spark(context)
-        self._for_spark: NeedsSpark = is_for_spark if may_be_sparks else lambda *_: False
+        self._choice = choice if may_be_sparks else replace(choice, spark_from=None)
         self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._rounds = Rounds(context.breaker, context.world.clock, never_ends=True)
         # A session of Spark is for one thread.
-        is_own = not (may_be_sparks or writes_on_spark(context))
-        self._settler = Settler(self._context, stop) if is_own else None
+        self._settler = None if may_be_sparks else Settler(self._context, stop)
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
         # The last whole look, if it found no work, and when that was.
@@ -133,7 +133,6 @@ class Ticker:
                 context,
                 seen,
                 stop,
-                on_spark=seen.needs_spark,
                 rounds=self._rounds,
                 settler=self._settler,
             )
@@ -192,8 +191,8 @@ class Ticker:
         seen = look(
             session,
             self._context,
+            self._choice,
             stop,
-            self._for_spark,
             opened=opened,
             settles=self._settles,
             low_water=low_water,

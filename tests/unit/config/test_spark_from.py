@@ -9,7 +9,7 @@ from duesweep.config.adapters.context import sweep_context
 from duesweep.core import submit
 from duesweep.core.policy import LedgerWriter
 from duesweep.core.submit import SubmitOptions
-from duesweep.operations.look import is_for_spark
+from duesweep.operations.opening import choose_engine
 
 _DSN = "postgresql://u@127.0.0.1:1/nsb"
 _SQL_SERVER = "Driver=x;Server=127.0.0.1;Database=nsb"
@@ -72,10 +72,10 @@ def test_settings_say_from_how_many_messages_on(
 
 
 def test_sweep_is_sparks_from_that_number_on() -> None:
-    context = sweep_context(_config(spark_from=7))
+    choice = choose_engine(sweep_context(_config(spark_from=7)))
 
-    assert not is_for_spark(context, lambda: 6)
-    assert is_for_spark(context, lambda: 7)
+    assert not choice.is_spark(lambda: 6)
+    assert choice.is_spark(lambda: 7)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, SparkErro
 from duesweep.core.policy import LedgerWriter
 from duesweep.core.result import exit_code_of
 from duesweep.operations import opening
-from duesweep.operations.look import Look, is_for_spark, needs_spark
+from duesweep.operations.look import Look
+from duesweep.operations.opening import choose_engine
 from duesweep.operations.run import Run, sweep_seen
 from duesweep.report.views.runs import document
 from duesweep.stores.due import Due, JdbcSource
@@ -38,7 +39,7 @@ def _sweep(error: DuesweepError, monkeypatch: pytest.MonkeyPatch, **settings: An
     store = MemoryStore([delayed_row("Billing") for _ in range(3)])
     settings = {"ledger_writer": LedgerWriter.DELTA_RS, "spark_from": 2} | settings
     context = context_of(store, MemoryQueue("Billing"), store.clock, **settings)
-    return sweep_seen(context, _LOOK, Stop(), on_spark=True)
+    return sweep_seen(context, _LOOK, Stop())
 
 
 @pytest.mark.parametrize("error", [_NO_JAVA, _NO_SPARK, _DOWN], ids=["Java", "PySpark", "master"])
@@ -74,7 +75,7 @@ def test_spark_whose_own_driver_cannot_read_the_store_is_no_reason_to_move_nothi
         spark_from=2,
     )
 
-    run = sweep_seen(context, _LOOK, Stop(), on_spark=True)
+    run = sweep_seen(context, _LOOK, Stop())
 
     assert (run.exit_code, run.report and run.report.dispatched) == (ExitCode.DONE, 3)
     assert "Could not read SSL key file" in str(run.without_spark)
@@ -94,12 +95,12 @@ def test_store_that_jdbc_cannot_read_is_refused_only_if_spark_has_to_read_it(
     context = context_of(store, MemoryQueue("Billing"), store.clock, **settings)
 
     if spark_from:
-        run = sweep_seen(context, _LOOK, Stop(), on_spark=True)
+        run = sweep_seen(context, _LOOK, Stop())
         assert (run.exit_code, run.report and run.report.dispatched) == (ExitCode.DONE, 3)
         assert _NO_JDBC.text in str(run.without_spark)
     else:
         with pytest.raises(ConfigError, match="which JDBC cannot use"):
-            sweep_seen(context, _LOOK, Stop(), on_spark=True)
+            sweep_seen(context, _LOOK, Stop())
         assert len(store.rows) == 3
 
 
@@ -122,9 +123,9 @@ def test_sweep_in_process_by_its_settings_is_never_sparks(monkeypatch: pytest.Mo
     context = context_of(store, MemoryQueue(), spark_from=None, ledger_writer=LedgerWriter.DELTA_RS)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
-    assert not needs_spark(context, lambda: 10**9)
-    assert not is_for_spark(context, lambda: 10**9)
-    assert needs_spark(replace(context, spark_from=10), lambda: 1)
+    assert not choose_engine(context).is_spark(lambda: 10**9)
+    assert not choose_engine(context, prefers_session=False).is_spark(lambda: 10**9)
+    assert choose_engine(replace(context, spark_from=10)).is_spark(lambda: 1)
 
 
 _WITHOUT_PYSPARK = """

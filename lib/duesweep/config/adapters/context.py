@@ -183,12 +183,15 @@ def _mode(config: Config, queues: Queue) -> TransactionMode:
 
 
 def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
+    """The writer; `AUTO`: delta-rs, if a session that may be there has the same files."""
     if asked is LedgerWriter.DELTA_RS:
         require_delta_rs_root(root)
-    if asked is LedgerWriter.AUTO and has_cluster_files():
-        # Without PySpark, delta-rs writes the ledger if it can.
-        is_without = not has_pyspark() and can_delta_rs_reach(root)
-        return LedgerWriter.DELTA_RS if is_without else LedgerWriter.SPARK
+    if asked is not LedgerWriter.AUTO:
+        return asked
+    if not can_delta_rs_reach(root):
+        return LedgerWriter.SPARK
+    if has_cluster_files():
+        return LedgerWriter.SPARK if has_pyspark() else LedgerWriter.DELTA_RS
     return asked
 
 
