@@ -7,13 +7,9 @@ from typing import Any
 from duesweep.core.policy import Pause
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Location
-from duesweep.stores.due import Horizon
 from duesweep.stores.leases import Leases
 from duesweep.stores.summary import aware
 from duesweep.stores.tables import estimated_rows
-
-# More messages than any table has.
-ALL = 2**62
 
 
 class SqlConnection:
@@ -30,7 +26,6 @@ class SqlConnection:
             location.world,
         )
         self._zone: str | None = None
-        self._pauses: Sequence[Pause] | None = None
 
     @property
     def zone(self) -> str:
@@ -45,11 +40,7 @@ class SqlConnection:
 
     def looking_at_all(self) -> AbstractContextManager[None]:
         """While a statement looks at all messages, due or not, it may take its time."""
-        return self.patient(self.estimated_rows())
-
-    def estimated_rows(self) -> int:
-        """About how many messages there are."""
-        return estimated_rows(self.session, self.delayed)
+        return self.patient(estimated_rows(self.session, self.delayed))
 
     def pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
         """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""
@@ -57,39 +48,6 @@ class SqlConnection:
         while rows := statements.rows("read_page", after=after, most=most):
             yield rows
             after = getattr(rows[-1], key)
-
-    def pending(self, horizon: Horizon) -> dict[str, object]:
-        """The values by which statements find eligible messages."""
-        return {
-            "source": self.source,
-            "horizon": horizon.before,
-            "since": horizon.since,
-            "paused": self.pausing(),
-        }
-
-    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
-        """How many messages are eligible; counts up to `most`."""
-        self.forget_pauses()
-        pending = self.pending(horizon)
-        with self.looking_at_all():
-            row = self.session.row("count_pending", **pending, most=most or ALL)
-        return int(row.pending)
-
-    def pauses(self) -> Sequence[Pause]:
-        """The pauses in force, read once in a look: each batch asks again."""
-        if self._pauses is None:
-            self._pauses = read_pauses(self.session, self.source)
-        return self._pauses
-
-    def forget_pauses(self) -> None:
-        """Read them again when they are needed: they may be others now."""
-        self._pauses = None
-
-    def pausing(self) -> str:
-        """The pauses in force as JSON, in the form that statements test. A row that they do not
-        fit may be paused nevertheless: its claim tells.
-        """
-        return self.location.pausing(pause.pattern for pause in self.pauses())
 
 
 class SqlPart:

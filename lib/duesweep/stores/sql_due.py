@@ -16,14 +16,17 @@ from duesweep.stores.due import (
     Upcoming,
     Work,
 )
-from duesweep.stores.sql_connection import ALL, SqlConnection, SqlPart
+from duesweep.stores.sql_connection import SqlConnection, SqlPart, read_pauses
 from duesweep.stores.sql_journal import SqlJournal
 from duesweep.stores.summary import aware
+from duesweep.stores.tables import estimated_rows
 
 # More than any server rounds a Due: a message must not be left out because of that.
 _ROUNDING = timedelta(milliseconds=10)
 # How many messages a row of a plan has.
 _CHUNK_ROWS = 1_000
+# More messages than any table has.
+_ALL = 2**62
 
 
 class SqlDue(SqlPart, Due):
@@ -32,6 +35,7 @@ class SqlDue(SqlPart, Due):
     def __init__(self, at: SqlConnection, journal: SqlJournal) -> None:
         super().__init__(at)
         self._journal = journal
+        self._pauses: Sequence[Pause] | None = None
 
     def jdbc(self, messages: int = 0) -> JdbcSource:
         seconds = self._location.timeouts.read_seconds(messages)
@@ -39,11 +43,11 @@ class SqlDue(SqlPart, Due):
 
     def horizon(self) -> Horizon:
         self._at.leases.renew()
-        self._at.forget_pauses()
+        self.forget_pauses()
         return self._dialect.horizon(self._session, self._at.zone)
 
     def find_work(self, horizon: Horizon) -> Work | None:
-        if found := self._session.rows("find_pending", **self._at.pending(horizon)):
+        if found := self._session.rows("find_pending", **self._pending(horizon)):
             first = found[0].due
             return Work(None if first is None else aware(first) - _ROUNDING)
         if self._session.row("find_gone_attempts", source=self.source).found:
@@ -70,7 +74,11 @@ class SqlDue(SqlPart, Due):
         return found
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
-        return self._at.count_pending(horizon, most)
+        self.forget_pauses()
+        pending = self._pending(horizon)
+        with self._at.looking_at_all():
+            row = self._session.row("count_pending", **pending, most=most or _ALL)
+        return int(row.pending)
 
     def count_stored(self, since: datetime | None) -> int:
         with self._at.looking_at_all():
@@ -82,14 +90,32 @@ class SqlDue(SqlPart, Due):
         if not self._kind.has_destination:
             return ()
         if horizon is not None:
-            rows = self._session.rows("due_destinations", **self._at.pending(horizon))
+            rows = self._session.rows("due_destinations", **self._pending(horizon))
         else:
             with self._at.looking_at_all():
                 rows = self._session.rows("stored_destinations")
         return [row.destination for row in rows]
 
     def pauses(self) -> Sequence[Pause]:
-        return self._at.pauses()
+        """Read once in a look: each batch asks again."""
+        if self._pauses is None:
+            self._pauses = read_pauses(self._session, self.source)
+        return self._pauses
+
+    def forget_pauses(self) -> None:
+        """Read them again when they are needed: they may be others now."""
+        self._pauses = None
+
+    def _pending(self, horizon: Horizon) -> dict[str, object]:
+        """The values by which statements find eligible messages. A row that does not fit the
+        `paused` patterns may be paused nevertheless: its claim tells.
+        """
+        return {
+            "source": self.source,
+            "horizon": horizon.before,
+            "since": horizon.since,
+            "paused": self._location.pausing(pause.pattern for pause in self.pauses()),
+        }
 
     # The plan.
 
@@ -98,7 +124,7 @@ class SqlDue(SqlPart, Due):
         with self._at.looking_at_all():
             rows = self._session.rows(
                 "plan_bounds",
-                **self._at.pending(horizon),
+                **self._pending(horizon),
                 slices=slicing.slices,
                 least_rows=slicing.least_rows,
                 most_rows=slicing.most_rows,
@@ -111,7 +137,7 @@ class SqlDue(SqlPart, Due):
 
     def plan_at_once(self, horizon: Horizon, slicing: Slicing, most: int) -> Slices | None:
         """In one statement, which stops reading after one message more than `most`."""
-        stored = self._at.estimated_rows()
+        stored = estimated_rows(self._session, self._delayed)
         # It would read in vain.
         if stored > most and self.count_pending(horizon, most + 1) > most:
             return None
@@ -136,15 +162,15 @@ class SqlDue(SqlPart, Due):
         with self._at.patient(plan.planned[number]):
             return self._session.named(names).rows("read_slice")
 
-    def _claim_keys_query(self, horizon: Horizon, ends: Sequence[Any] = (), most: int = ALL) -> str:
+    def _claim_keys_query(
+        self, horizon: Horizon, ends: Sequence[Any] = (), most: int = _ALL
+    ) -> str:
         bounds = self._dialect.bounds(self._kind, horizon.since, ends)
+        pending = self._pending(horizon)
+        # The bounds have it.
+        del pending["since"]
         return self._session.named({**self._session.names, "bounds": bounds}).query(
-            "plan_claim_keys",
-            source=self.source,
-            horizon=horizon.before,
-            paused=self._at.pausing(),
-            most=most,
-            chunk=_CHUNK_ROWS,
+            "plan_claim_keys", **pending, most=most, chunk=_CHUNK_ROWS
         )
 
 

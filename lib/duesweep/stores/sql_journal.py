@@ -9,11 +9,10 @@ from uuid import UUID
 from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.core.errors import StoreError, SweepClosedError
-from duesweep.drivers.statements import retry_lost_transactions
+from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
 from duesweep.stores.leases import is_alive, settler_lease, sweep_lease
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
-from duesweep.stores.sql_sweeps import read_progress
 from duesweep.stores.summary import aware, summary_of
 
 # About 150 MB, as rows.
@@ -161,3 +160,9 @@ class SqlJournal(SqlPart, Journal):
     def backlog(self) -> Backlog:
         row = self._session.row("measure_unsettled", source=self.source)
         return Backlog(row.messages, row.bytes, row.sweeps)
+
+
+def read_progress(session: Session, sweep_id: UUID) -> tuple[int, int]:
+    """Batches and messages done so far."""
+    row = session.row("progress", sweep_id=sweep_id)
+    return row.batches, row.dispatched + row.failed

@@ -16,6 +16,7 @@ from duesweep.stores.people import DroppedSource, People
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.summary import aware
+from duesweep.stores.tables import estimated_rows
 
 # How many messages, or keys, are read at a time: a page.
 _PAGE_ROWS = 1_000
@@ -90,14 +91,14 @@ class SqlPeople(SqlPart, People):
         )
 
     def _stream(self, *, is_ordered: bool = False) -> AbstractContextManager[Session]:
-        seconds = self._location.timeouts.plan_seconds(self._at.estimated_rows())
+        seconds = self._location.timeouts.plan_seconds(estimated_rows(self._session, self._delayed))
         return self._dialect.stream(self._session, self._location, seconds, is_ordered=is_ordered)
 
     # Pauses, and commands that undo.
 
     @retry_lost_transactions
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
-        self._at.forget_pauses()
+        self._due.forget_pauses()
         values = {"until": until, "given_by": given_by, "reason": reason}
         with self._session.transaction():
             self._session.execute("drop_old_pauses", source=self.source)
@@ -105,7 +106,7 @@ class SqlPeople(SqlPart, People):
 
     @retry_lost_transactions
     def resume(self, pattern: str) -> bool:
-        self._at.forget_pauses()
+        self._due.forget_pauses()
         with self._session.transaction():
             self._session.execute("drop_old_pauses", source=self.source)
             return bool(self._session.execute("resume", source=self.source, pattern=pattern))

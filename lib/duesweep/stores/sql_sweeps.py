@@ -4,11 +4,13 @@ from uuid import UUID
 
 from duesweep.core.change import Command
 from duesweep.core.errors import StoreError, make_storable
-from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.stores.dialect import batches_lock
 from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.leases import sweep_lease
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
+from duesweep.stores.sql_due import SqlDue
+from duesweep.stores.sql_journal import read_progress
 from duesweep.stores.sql_task import refuse_dropped
 from duesweep.stores.summary import planned_slices
 from duesweep.stores.sweeps import SweepRun, Sweeps
@@ -17,8 +19,9 @@ from duesweep.stores.sweeps import SweepRun, Sweeps
 class SqlSweeps(SqlPart, Sweeps):
     """A lease of the session shows that a sweep lives."""
 
-    def __init__(self, at: SqlConnection) -> None:
+    def __init__(self, at: SqlConnection, due: SqlDue) -> None:
         super().__init__(at)
+        self._due = due
         # How many messages each slice of its open sweeps was planned with.
         self._planned: dict[UUID, list[int]] = {}
 
@@ -131,10 +134,4 @@ class SqlSweeps(SqlPart, Sweeps):
         complete = {end.slice for end in ends if end.reason is None}
         planned = planned_slices(self._session.row("read_sweep", sweep_id=sweep_id))
         is_complete = complete.issuperset(range(len(planned)))
-        return 0 if is_complete else self._at.count_pending(remaining, most=1)
-
-
-def read_progress(session: Session, sweep_id: UUID) -> tuple[int, int]:
-    """Batches and messages done so far."""
-    row = session.row("progress", sweep_id=sweep_id)
-    return row.batches, row.dispatched + row.failed
+        return 0 if is_complete else self._due.count_pending(remaining, most=1)

@@ -37,9 +37,11 @@ class SqlDriver(OperatorDriver):
     def __init__(self, session: Session, location: Location) -> None:
         self._at = at = SqlConnection(session, location)
         self.source = at.source
+        # For queue tables in the same database.
+        self.connection = at.session
         self.journal = SqlJournal(at)
         self.due = SqlDue(at, self.journal)
-        self.sweeps = SqlSweeps(at)
+        self.sweeps = SqlSweeps(at, self.due)
         self.binding = SqlBinding(at)
         self.people = SqlPeople(at, self.due)
 
@@ -49,11 +51,6 @@ class SqlDriver(OperatorDriver):
     def __exit__(self, *error: object) -> None:
         self._at.leases.close()
         self._at.session.__exit__(*error)
-
-    @property
-    def connection(self) -> Session:
-        """Its session, for queue tables in the same database."""
-        return self._at.session
 
     def check(self) -> None:
         check_tables(self._at.session, self._at.location, self._at.delayed)
@@ -106,18 +103,15 @@ class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_qu
         refuse_distributed(self.source, mode)
 
     def open_task(self) -> SqlTask:
-        return self._open_own_task()
+        task: SqlTask = self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
+        return task
 
     def open_changes(self) -> SqlChanges:
         # A subclass may open another task, which knows only the contract of batches.
-        return SqlChanges(self._open_own_task())
+        return SqlChanges(SqlStore.open_task(self))
 
     def open_driver(self) -> SqlDriver:
         return SqlDriver(self.dialect.connect(self.dsn, self.timeouts.driver), self)
 
     def operators(self) -> Operators:
         return self
-
-    def _open_own_task(self) -> SqlTask:
-        task: SqlTask = self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
-        return task
