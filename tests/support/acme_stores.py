@@ -8,6 +8,7 @@ from duesweep.stores.base import StoreSettings
 from duesweep.stores.due import Horizon, Upcoming
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
+from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.store import SqlDriver, SqlStore
 
 
@@ -34,6 +35,13 @@ class BlindStore(AcmeStore):
 
     def operators(self) -> None:
         return None
+
+
+class BatchesStore(AcmeStore):
+    """Its own tasks know the contract of batches only, and these tell that they were opened."""
+
+    def open_task(self) -> SqlTask:
+        raise StoreError("It knows batches only", transient=False)
 
 
 class ForgetfulStore(AcmeStore):
