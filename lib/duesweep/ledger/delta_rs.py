@@ -289,9 +289,7 @@ class DeltaRsTables(LedgerTables):
             )
             newest = self._open(name)
             newest.create_checkpoint()
-            folder = local_folder(self.root)
-            if folder is not None:
-                make_durable(folder)
+            make_durable(self.root)
             newest.cleanup_metadata()
             return deleted
 

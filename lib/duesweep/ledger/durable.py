@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from duesweep.core.errors import LedgerError, Problem
-from duesweep.ledger.base import CHANGES, TABLES, holds_data
+from duesweep.ledger.base import CHANGES, TABLES, holds_data, local_folder
 
 _MARK, _DROPPED = ".duesweep.synced", ".duesweep.dropped"
 _NAMES = (*TABLES, CHANGES)
@@ -31,10 +31,14 @@ _MOST_UNSYNCED = 64
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EISDIR}
 
 
-def make_durable(root: Path) -> None:
-    """Wait until all that was committed under `root` is on the disk. Raises `LedgerError` if the
-    disk does not take it.
+def make_durable(ledger_root: str) -> None:
+    """Wait until all that was committed under a local root is on the disk. Other storages confirm
+    nothing before that. Raises `LedgerError` if the disk does not take it; nothing may be forgotten
+    then.
     """
+    root = local_folder(ledger_root)
+    if root is None:
+        return
     synced = _read_mark(root)
     try:
         # In parallel, because it is waiting; the disk takes several at once.

@@ -7,7 +7,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -178,8 +177,8 @@ class Ledger:
         """Create the tables that are missing. Returns the ledger's id, which another process
         may have created at the same time. If this dies halfway, the next call completes it.
         """
-        self.check_writable()
-        with self.lock_for_writing(patience):
+        check_writable(self.root)
+        with lock_for_writing(self.root, patience):
             first, *others = TABLES
             identity = self._read_creatable()
             if first in identity.missing:
@@ -194,21 +193,25 @@ class Ledger:
             for name in (*others, CHANGES):
                 if name in identity.missing:
                     self._create(name, identity.ledger_id)
-        self.make_durable()
+        durable.make_durable(self.root)
         return identity.ledger_id
 
-    def kept_from(self, source: str) -> datetime | None:
-        """From when on the ledger has all rows of a source; None: it has all there were."""
-        return self._kept_from().get(source)
+    def kept_from(self) -> dict[str, datetime]:
+        """From when on the ledger has all rows of a source, by the source's name; of others it has
+        all there were.
+        """
+        properties = self.tables.facts(TABLES[0]).properties or {}
+        found = json.loads(properties.get(_KEPT_FROM_PROPERTY, "{}"))
+        return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
 
     def keep_from(self, source: str, moment: datetime) -> None:
         """Note that a source's rows before `moment` are about to be removed. The caller holds the
         lock. Raises `LedgerError` where another process notes something at the same time.
         """
-        kept = self._kept_from() | {source: moment}
+        kept = self.kept_from() | {source: moment}
         text = json.dumps({source: moment.isoformat() for source, moment in kept.items()})
         self.tables.set_properties(TABLES[0], {_KEPT_FROM_PROPERTY: text})
-        if self.kept_from(source) != moment:
+        if self.kept_from().get(source) != moment:
             raise LedgerError(
                 f"Another process changed the ledger at {self.root}; no rows were removed",
                 advice="run the command again",
@@ -221,14 +224,6 @@ class Ledger:
         """
         self.tables.try_out(f"duesweep_trial_{self.world.new_id().hex}")
 
-    def make_durable(self) -> None:
-        """Wait until all that the tables have is on the disk of a local root. Other storages
-        confirm nothing before that. Raises `LedgerError`; nothing may be forgotten then.
-        """
-        folder = local_folder(self.root)
-        if folder is not None:
-            durable.make_durable(folder)
-
     def recover(self, unsettled: Callable[[], Collection[str]], patience: Patience) -> None:
         """Drop commits that a power failure tore, of a local root. `unsettled` returns the ids of
         the sweeps and commands whose rows the journal has.
@@ -236,13 +231,13 @@ class Ledger:
         folder = local_folder(self.root)
         if folder is None or not durable.has_torn(folder):
             return
-        with self.lock_for_writing(patience):
+        with lock_for_writing(self.root, patience):
             for path in durable.drop_torn(folder, unsettled()):
                 logs.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
 
     def keep_journal(self, source: str, journal_id: UUID, patience: Patience) -> None:
         """Note that a source has this journal."""
-        with self.lock_for_writing(patience):
+        with lock_for_writing(self.root, patience):
             key = f"{_JOURNAL_PROPERTY}{source}"
             self.tables.set_properties(TABLES[0], {key: str(journal_id)})
 
@@ -259,13 +254,6 @@ class Ledger:
             for name, column in ended
             for row in self.rows(name, ["sweep_id"], of_source, Between(column, moment))
         )
-
-    def check_writable(self) -> None:
-        """Raise where a local root cannot be written. For other roots the first write raises."""
-        check_writable(self.root)
-
-    def lock_for_writing(self, patience: Patience) -> AbstractContextManager[None]:
-        return lock_for_writing(self.root, patience)
 
     def write_sweep(
         self,
@@ -307,7 +295,7 @@ class Ledger:
         changes = journal.pieces(sweep_id, command=True)
         if not changes:
             return
-        with self.lock_for_writing(patience):
+        with lock_for_writing(self.root, patience):
             self._require_changes()
         for number, piece in enumerate(changes, start=1):
             for name, changed in zip(
@@ -340,7 +328,7 @@ class Ledger:
         for piece in pieces:
             together[piece.table, piece.replaces].append(piece)
         # In parallel, because a commit is mostly waiting.
-        with self.lock_for_writing(patience), ThreadPoolExecutor(len(TABLES)) as pool:
+        with lock_for_writing(self.root, patience), ThreadPoolExecutor(len(TABLES)) as pool:
             written = [pool.submit(self.tables.write, of_one) for of_one in together.values()]
             for each in written:
                 each.result()
@@ -355,7 +343,7 @@ class Ledger:
         identify([self.tables.facts(TABLES[0]), there]).refuse_stray()
         if there.properties is None:
             self._create(CHANGES, identity.ledger_id)
-            self.make_durable()
+            durable.make_durable(self.root)
         # Last: if this dies before, the next one finds the table and continues here.
         self.tables.set_properties(TABLES[0], {_CHANGES_PROPERTY: "true"})
 
@@ -376,11 +364,6 @@ class Ledger:
         if name == TABLES[0]:
             properties |= {_STATISTICS: _SKIPPED_BY, _FORMAT_PROPERTY: format_mark(LEDGER_FORMAT)}
         self.tables.create(name, properties)
-
-    def _kept_from(self) -> dict[str, datetime]:
-        properties = self.tables.facts(TABLES[0]).properties or {}
-        found = json.loads(properties.get(_KEPT_FROM_PROPERTY, "{}"))
-        return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
 
 
 def pieces_of(

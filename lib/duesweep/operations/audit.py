@@ -311,14 +311,15 @@ class LedgerAccount:
         self._ledger = ledger
         self._source = Among("source", [source])
         self._name = source
-        self._kept_from = ledger.kept_from(source)
+        self._kept_from = ledger.kept_from().get(source)
 
     def count(self, only: Collection[str] | None = None) -> LedgerCount:
         """Count by sweep; with `only`, nothing but these."""
         while True:
             found = self._count(only)
             # Retention says so before it removes rows.
-            before, self._kept_from = self._kept_from, self._ledger.kept_from(self._name)
+            before, kept_from = self._kept_from, self._ledger.kept_from()
+            self._kept_from = kept_from.get(self._name)
             if self._kept_from == before:
                 return found
 

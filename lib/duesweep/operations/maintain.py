@@ -13,7 +13,8 @@ from duesweep.core import logs
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.result import Result
 from duesweep.core.world import Patience, instant_of, micros
-from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
+from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize, lock_for_writing
+from duesweep.ledger.durable import make_durable
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import command_ledger
@@ -85,7 +86,7 @@ def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainRepor
             source=session.source,
             settled=settled,
             counters_removed=counters,
-            kept_from=ledger.kept_from(session.source),
+            kept_from=ledger.kept_from().get(session.source),
             tables=list(tables),
             dropped=dropped,
             rows_forgotten=sum(session.people.forget(source) for source in forget),
@@ -114,8 +115,8 @@ def _cut(source: str, ledger: Ledger, keep_days: int | None) -> datetime | None:
     if keep_days is None:
         return None
     cut = last_gap(ledger, source, datetime.now(UTC) - timedelta(days=keep_days))
-    with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
-        before = ledger.kept_from(source)
+    with lock_for_writing(ledger.root, Patience(_LOCK_SECONDS)):
+        before = ledger.kept_from().get(source)
         if before is not None and cut <= before:
             return before
         ledger.keep_from(source, cut)
@@ -141,15 +142,15 @@ def _tables(
         removed = 0
         if cut is not None and name in _AGING:
             logs.step(f"{name}: removes old rows")
-            with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
+            with lock_for_writing(ledger.root, Patience(_LOCK_SECONDS)):
                 removed = tables.remove(name, source, _AGING[name], cut)
         logs.step(f"{name}: writes small files together")
-        with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
+        with lock_for_writing(ledger.root, Patience(_LOCK_SECONDS)):
             compacted = tables.compact(name)
         logs.step(f"{name}: deletes files that no reader needs")
         # Files that are on the disk may only go if the ones in their place are there too.
-        ledger.make_durable()
-        with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
+        make_durable(ledger.root)
+        with lock_for_writing(ledger.root, Patience(_LOCK_SECONDS)):
             vacuumed = tables.vacuum(name, vacuum_days)
         after = tables.size(name) or TableSize()
         yield TableReport(name, before, after, removed, compacted, vacuumed)

@@ -13,6 +13,7 @@ from uuid import UUID
 from duesweep.core.errors import ConfigError, LedgerLockedError, Problem
 from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
+from duesweep.ledger.base import check_writable
 from duesweep.ledger.ledger import Identity, Ledger
 from duesweep.stores.base import DriverSession
 from duesweep.stores.binding import Bound, JournalAge, SourceBinding
@@ -86,7 +87,7 @@ def check_ledger(
         problem = _other_ledger(session.source, bound, identity, ledger.root)
         raise ConfigError(problem.text, advice=f"{problem.advice}{stray}")
     identity.refuse_incomplete(ledger.root)
-    ledger.check_writable()
+    check_writable(ledger.root)
     return identity, bound.age
 
 
@@ -150,9 +151,10 @@ def _older_copy(
         )
     if age.settled is None or age.settled_at is None:
         return None
-    kept_from = ledger.kept_from(source)
-    is_cut = kept_from is not None and age.settled_at < kept_from
-    if not is_cut and not ledger.has(age.settled):
+    is_there = ledger.has(age.settled)
+    # Retention says so before it removes rows.
+    kept_from = None if is_there else ledger.kept_from().get(source)
+    if not is_there and (kept_from is None or age.settled_at >= kept_from):
         return Problem(
             f"The ledger {identity.ledger_id} at {ledger.root} is an older copy: it lacks sweep or "
             f"command {age.settled}, which it got from the journal of {source} with the state of "

@@ -37,6 +37,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.base import Among, Asked, Between
+from duesweep.ledger.durable import make_durable
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger, pieces_of
 from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import Journal, Unsettled
@@ -317,7 +318,7 @@ def _forget(session: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
             advice="put the ledger back, and the next sweep writes the missing rows",
             transient=True,
         )
-    ledger.make_durable()
+    make_durable(ledger.root)
     session.journal.delete_settled(sweep_id)
 
 
