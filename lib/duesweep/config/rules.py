@@ -205,9 +205,12 @@ def _route_problem(config: Config) -> Problem | None:
 def _queue_problem(config: Config) -> Problem | None:
     """The problem with a queue connection, or None."""
     for name, queue in config.connections.items():
-        problem = (
-            _rabbitmq_problem(name, queue) if queue.kind == "rabbitmq" else _other_problem(queue)
-        )
+        problem = None
+        if queue.kind == "rabbitmq":
+            problem = _rabbitmq_problem(name, queue)
+        elif alien := sorted(queue.model_fields_set & _RABBITMQ_ONLY):
+            text = f'{alien[0]} has no effect without kind = "rabbitmq"'
+            problem = Problem(text, "remove it, or set the kind")
         if problem is not None:
             return replace(problem, text=f"queues.{name}.{problem.text}")
     has_rabbitmq = any(queue.kind == "rabbitmq" for queue in config.connections.values())
@@ -240,12 +243,4 @@ def _rabbitmq_problem(name: str, queue: QueueConfig) -> Problem | None:
         )
     if queue.client_key and not queue.client_certificate:
         return Problem("client_key is set without client_certificate", "give both")
-    return None
-
-
-def _other_problem(queue: QueueConfig) -> Problem | None:
-    for setting in sorted(queue.model_fields_set & _RABBITMQ_ONLY):
-        return Problem(
-            f'{setting} has no effect without kind = "rabbitmq"', "remove it, or set the kind"
-        )
     return None

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from duesweep.core.errors import MessageError
-from duesweep.core.headers import Headers
 from duesweep.core.message import Message
 from duesweep.core.routing import fits_any, fits_destination
 from duesweep.core.world import micros
@@ -106,13 +105,9 @@ class MessageFilter:
                 destination is None or fits_destination(waiting.destination(own_queue), destination)
             )
             and fits_any(self.message_type, [message.message_type])
-            and self._fits_headers(headers)
+            and (self.saga_id is None or self.saga_id in {headers.get(n) for n in _SAGA_IDS})
+            and all(fits_any(pattern, [headers.get(name)]) for name, pattern in self.headers)
         )
-
-    def _fits_headers(self, headers: Headers) -> bool:
-        if self.saga_id is not None and self.saga_id not in {headers.get(n) for n in _SAGA_IDS}:
-            return False
-        return all(fits_any(pattern, [headers.get(name)]) for name, pattern in self.headers)
 
 
 def spelled_alike(key: str) -> str:

@@ -85,18 +85,14 @@ class ErrorFilter:
     def matches(self, row: ErrorRow) -> bool:
         address, pattern = row.destination, self.destination
         return (
-            self._is_named(row)
+            (self.group is None or row.group == self.group)
+            and (not self.ids or not _names(self.ids).isdisjoint((row.id.key, row.message_id)))
             and (self.since is None or row.last_failed_at >= self.since)
             and (self.until is None or row.last_failed_at < self.until)
             and fits_any(self.error_class, (row.error_class, row.error_class.rpartition(".")[2]))
             and (pattern is None or (address is not None and fits_destination(address, pattern)))
             and fits_any(self.message_type, [row.message_type])
         )
-
-    def _is_named(self, row: ErrorRow) -> bool:
-        if self.group is not None and row.group != self.group:
-            return False
-        return not self.ids or not _names(self.ids).isdisjoint((row.id.key, row.message_id))
 
 
 @lru_cache(maxsize=1)

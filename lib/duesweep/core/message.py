@@ -324,7 +324,10 @@ class ReceivedMessage:
         except UnreadableHeadersError as error:
             headers = error
         else:
-            headers = _fill(headers, columns or {})
+            # At the end.
+            filled = {name: value for name, value in (columns or {}).items() if value}
+            lacking = {name: filled[name] for name in filled if headers.get(name) is None}
+            headers = {**headers, **lacking}
         return cls(message_id, headers, headers_text, body)
 
     @property
@@ -343,11 +346,3 @@ class ReceivedMessage:
 
     def _header(self, name: str) -> str | None:
         return None if isinstance(self.headers, MessageError) else self.headers.get(name)
-
-
-def _fill(headers: Headers, columns: Mapping[str, str | None]) -> Headers:
-    """`headers`, and at their end the filled columns that they lack."""
-    lacking = {
-        name: value for name, value in columns.items() if value and headers.get(name) is None
-    }
-    return {**headers, **lacking} if lacking else headers

@@ -104,7 +104,9 @@ def _phrase(text: str) -> str:
     links = [link for link in links if link]
     status = next((index for index, link in enumerate(links) if _STATUS.fullmatch(link)), None)
     if status is not None:
-        return _told_by_server(links[status], " ".join(links[status + 1 :]))
+        body = " ".join(links[status + 1 :])
+        told = [found[1] for each in (_XML_CODE, _XML_MESSAGE) if (found := each.search(body))]
+        return _shortened(": ".join([links[status], *filter(None, told)]))
     if len(links) > 1:
         # The last but one names the act that failed.
         parts = [_without_layers(link) for link in links[-2:]]
@@ -113,12 +115,6 @@ def _phrase(text: str) -> str:
     if "found gap" in text:
         return "commits are missing between " + " and ".join(_GAP.findall(text)[:2])
     return _shortened(first_line)
-
-
-def _told_by_server(status: str, body: str) -> str:
-    code, message = _XML_CODE.search(body), _XML_MESSAGE.search(body)
-    told = [found[1] for found in (code, message) if found is not None and found[1]]
-    return _shortened(": ".join([status, *told]))
 
 
 def _without_layers(text: str) -> str:

@@ -245,14 +245,14 @@ def _pairs(text: str | None) -> list[tuple[str, str | None]] | None:
         headers = json.loads(text) if text else None
         if not isinstance(headers, dict):
             return None
+        texts = {
+            name: value if isinstance(value, str) or value is None else json.dumps(value)
+            for name, value in headers.items()
+        }
         # Names that differ only in halves of surrogate pairs become one.
-        return [*{_text(name) or "": _value(value) for name, value in headers.items()}.items()]
+        return [*{_text(name) or "": _text(text) for name, text in texts.items()}.items()]
     except (ValueError, RecursionError):
         return None
-
-
-def _value(value: Any) -> str | None:
-    return _text(value if isinstance(value, str) or value is None else json.dumps(value))
 
 
 def _text(value: str | None) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.change import ChangeKind, WaitingMessage
+from duesweep.core.change import ChangeKind
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.quantities import time_text
 from duesweep.core.result import Result
@@ -255,16 +255,16 @@ def _stored_and_gone(people: People, tombstones: Iterable[LedgerRow]) -> Iterato
     # A custom store may take its time to find a message, and here there should be none.
     for waiting in people.find(list(gone)) if gone else ():
         of_it = gone.get(waiting.message.key, ())
-        tombstone = next((one for one in of_it if _is_same(one, waiting)), None)
+        # If its id is its key, a message that its endpoint delays again has the same key.
+        of_this = (
+            one
+            for one in of_it
+            if one["message_key"] != one["message_id"] or one["due"] == waiting.due
+        )
+        tombstone = next(of_this, None)
         if tombstone is not None:
             found = f"it is stored, and tombstones has it as {tombstone['outcome']}"
             yield Suspect(AuditCheck.STORED_AND_GONE, tombstone["message_key"], found)
-
-
-def _is_same(tombstone: LedgerRow, waiting: WaitingMessage) -> bool:
-    """If its id is its key, a message that its endpoint delays again has the same key."""
-    is_own_key = tombstone["message_key"] != tombstone["message_id"]
-    return is_own_key or bool(tombstone["due"] == waiting.due)
 
 
 def _counters(people: People) -> Iterator[Suspect]:

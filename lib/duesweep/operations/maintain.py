@@ -76,7 +76,9 @@ def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainRepor
         for source in forget:
             _check_dropped(source, dropped)
         logs.step("settles interrupted sweeps and commands")
-        settled = _settle(session, ledger)
+        left = {one.sweep_id for one in session.journal.unsettled() if not one.is_alive}
+        settle_dead(session, ledger, Patience(_LOCK_SECONDS))
+        settled = len(left - {one.sweep_id for one in session.journal.unsettled()})
         logs.step("removes retry counters of messages that are gone")
         counters = _remove_counters(session, ledger)
         logs.step("looks for rows that are too old")
@@ -91,13 +93,6 @@ def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainRepor
             dropped=dropped,
             rows_forgotten=sum(session.people.forget(source) for source in forget),
         )
-
-
-def _settle(session: OperatorDriver, ledger: Ledger) -> int:
-    """How many sweeps and commands of dead drivers were settled."""
-    left = {one.sweep_id for one in session.journal.unsettled() if not one.is_alive}
-    settle_dead(session, ledger, Patience(_LOCK_SECONDS))
-    return len(left - {one.sweep_id for one in session.journal.unsettled()})
 
 
 def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:

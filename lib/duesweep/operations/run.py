@@ -386,7 +386,10 @@ def _work_off(waiting: "deque[tuple[Callable[[], T], Future[T | DuesweepError]]]
             lost = 0
         except DuesweepError as error:
             result.set_result(error)
-            lost = lost + 1 if _is_store_lost(error) else 0
+            # A lost transaction says that the database answers.
+            answers = isinstance(error, QueueError | TransactionLostError)
+            is_lost = isinstance(error, StoreError) and not answers and error.transient
+            lost = lost + 1 if is_lost else 0
             if lost == _GIVES_UP_AFTER:
                 _give_up(waiting, error)
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
@@ -405,10 +408,3 @@ def _give_up(
         while True:
             _, result = waiting.popleft()
             result.set_result(untried)
-
-
-def _is_store_lost(error: DuesweepError) -> bool:
-    # A lost transaction says that the database answers.
-    if isinstance(error, QueueError | TransactionLostError) or not isinstance(error, StoreError):
-        return False
-    return error.transient

@@ -82,7 +82,9 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         finalize=_printable,
         trim_blocks=True,
-        loader=FunctionLoader(_template),
+        loader=FunctionLoader(
+            lambda name: files("duesweep.report").joinpath(name).read_text("utf-8")
+        ),
     )
     environment.globals["views"] = views
     environment.globals["bars"] = lambda steps, title: Markup(bars(steps, title))  # noqa: S704 - of ours
@@ -94,10 +96,6 @@ def _environment() -> Environment:
     }
     environment.filters |= filters
     return environment
-
-
-def _template(name: str) -> str:
-    return files("duesweep.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _cells(row: Row) -> Sequence[Cell]:

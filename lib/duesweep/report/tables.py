@@ -81,8 +81,9 @@ def print_wrapped(rows: Sequence[Row]) -> None:
         table.add_column(no_wrap=number < len(rows[0]) - 1, overflow="fold")
     for row in rows:
         cells = [Cell(each) if isinstance(each, str) else each for each in row]
+        texts = ["\n".join(map(make_printable, cell.text.split("\n"))) for cell in cells]
         # As Text: rich would read brackets in names as mark-up.
-        table.add_row(*(Text(_printable_lines(cell.text), style=cell.style) for cell in cells))
+        table.add_row(*(Text(text, cell.style) for text, cell in zip(texts, cells, strict=True)))
     console = Console(width=None if sys.stdout.isatty() else _WHOLE_LINES)
     with console.capture() as lines:
         console.print(table)
@@ -122,10 +123,6 @@ def _width(text: str) -> int:
 def _shown(cell: Cell | str) -> Cell:
     whole = Cell(cell) if isinstance(cell, str) else cell
     return Cell(make_printable(whole.text).replace("\t", r"\t"), whole.style)
-
-
-def _printable_lines(text: str) -> str:
-    return "\n".join(map(make_printable, text.split("\n")))
 
 
 def _fit(

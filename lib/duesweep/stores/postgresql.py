@@ -52,7 +52,9 @@ class PostgreSql(Dialect):
         start = "-infinity" if since is None else since.astimezone(UTC).isoformat()
         bounds = [(start, _FIRST_PLACE), *inner, ("infinity", _LAST_PLACE)]
         begun = Counter(row.due for row in ends[:-1] if row.has_ranges)
-        page_bounds = [0, *(_page(place) for _, place in inner), ends[-1].pages if ends else 0]
+        # A place is a page, and a number in it.
+        pages_before = (int(place[1:].partition(",")[0]) for _, place in inner)
+        page_bounds = [0, *pages_before, ends[-1].pages if ends else 0]
         spans = []
         for number, ((due, first), (end_due, end)) in enumerate(pairwise(bounds)):
             pages = page_bounds[number + 1] - page_bounds[number]
@@ -85,7 +87,3 @@ class PostgreSql(Dialect):
 
 
 POSTGRESQL = PostgreSql()
-
-
-def _page(place: str) -> int:
-    return int(place[1:].partition(",")[0])

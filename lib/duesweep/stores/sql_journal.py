@@ -37,7 +37,12 @@ class SqlJournal(SqlPart, Journal):
         """The block's end also gives back the leases of dead sweeps."""
         leases, name = self._at.leases, settler_lease(self.source)
         if not leases.take(name):
-            yield self._settler(name)
+            # As a sentence's beginning.
+            told = "Another process"
+            if (other := leases.holder(name)) is not None:
+                since = f"{other.taken_at:%F %T} UTC"
+                told = f"Process {other.process}, with the lease since {since},"
+            yield told
             return
         try:
             yield None
@@ -47,13 +52,6 @@ class SqlJournal(SqlPart, Journal):
                 while self._kept:
                     leases.give_back(sweep_lease(self._kept.pop()))
                 leases.give_back(name)
-
-    def _settler(self, lease: str) -> str:
-        """Who has a lease, as a sentence's beginning."""
-        other = self._at.leases.holder(lease)
-        if other is None:
-            return "Another process"
-        return f"Process {other.process}, with the lease since {other.taken_at:%F %T} UTC,"
 
     def unsettled(self) -> Sequence[Unsettled]:
         """A sweep lives as long as a session has its lease."""
@@ -99,12 +97,12 @@ class SqlJournal(SqlPart, Journal):
             lateness = self._dialect.lateness(self._session, sweep_id)
             summary = summary_of(row, totals, ends, lateness)
             if summary.failed or summary.exhausted:
-                summary = replace(summary, failures=self._failure_reasons(sweep_id))
+                found = self._session.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
+                failures = (
+                    FailureReason(one.reason, one.messages, one.destination) for one in found
+                )
+                summary = replace(summary, failures=tuple(failures))
         return summary, bool(changed)
-
-    def _failure_reasons(self, sweep_id: UUID) -> tuple[FailureReason, ...]:
-        rows = self._session.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
-        return tuple(FailureReason(row.reason, row.messages, row.destination) for row in rows)
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
         after_id = 0

@@ -44,7 +44,11 @@ def summary_of(
     """The summary of a sweep: its row, the work of its batches (a row a slice), and the ends of its
     slices as their tasks journalled them, oldest first.
     """
-    closed = _closed(row, totals, ends)
+    claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
+    ended: dict[int, list[SliceEnd]] = {}
+    for each in ends:
+        ended.setdefault(each.slice, []).append(end_of(each))
+    closed = close_slices([int(wanted) for wanted in planned_slices(row)], claimed, ended)
     account = closed.account
     start, end = aware(row.started_at), aware(row.closed_at)
     seconds = max((end - start).total_seconds(), 0.001)
@@ -82,14 +86,6 @@ def summary_of(
 def planned_slices(row: Any) -> Sequence[int]:
     """How many messages each slice of a sweep was planned with, from its row of `read_sweep`."""
     return row.planned if isinstance(row.planned, list) else list(json.loads(row.planned))
-
-
-def _closed(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SliceEnd:
-    claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
-    ended: dict[int, list[SliceEnd]] = {}
-    for end in ends:
-        ended.setdefault(end.slice, []).append(end_of(end))
-    return close_slices([int(wanted) for wanted in planned_slices(row)], claimed, ended)
 
 
 def _sum(totals: Sequence[Any], name: str) -> int:

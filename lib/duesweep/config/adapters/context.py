@@ -59,7 +59,10 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     swept.initialise(config.store.endpoint, _mode(config, queues))
     retry = Retry(**dict(config.retry))
     if config.store.kind == "msmq":
-        retry = _of_msmq(retry, config.store.number_of_retries)
+        # The transport compares its setting with the count before it raises the count. So a message
+        # gets two more attempts. A message for an unknown queue gets only one.
+        attempts = (config.store.number_of_retries or 0) + 2
+        retry = replace(retry, max_attempts=attempts, non_retryable=(QueueNotFoundError,))
     root = ledger_root(config.ledger.root)
     batch_rows = config.sweep.batch_rows or config.store.server.batch_rows
     return SweepContext(
@@ -193,13 +196,6 @@ def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
     if has_cluster_files():
         return LedgerWriter.SPARK if has_pyspark() else LedgerWriter.DELTA_RS
     return asked
-
-
-def _of_msmq(retry: Retry, number_of_retries: int | None) -> Retry:
-    # The transport compares its setting with the count before it raises the count. So a message
-    # gets two more attempts. A message for an unknown queue gets only one.
-    attempts = (number_of_retries or 0) + 2
-    return replace(retry, max_attempts=attempts, non_retryable=(QueueNotFoundError,))
 
 
 def tracing() -> Tracing:
