@@ -13,7 +13,7 @@ from duesweep.core.policy import BatchSize, RateLimit, RateLimits, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep.sweep.job import Dispatched, Job, SweepContext
-from duesweep.sweep.slice import dispatch_slice
+from duesweep.sweep.limits import dispatch_slice
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

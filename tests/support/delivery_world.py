@@ -11,7 +11,7 @@ from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.delivery import SliceDelivery
-from duesweep.sweep.destinations import Destinations, Reservations
+from duesweep.sweep.destinations import Destinations
 from duesweep_testing.builders import DUE, delayed_row, message
 
 
@@ -97,9 +97,8 @@ class World:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
-        reservations = Reservations(RateLimits(), self.clock)
         self.destinations = Destinations(
-            BreakerTimes(), reservations, BatchSize(), self.clock, rng=Random(0)
+            BreakerTimes(), RateLimits(), BatchSize(), self.clock, rng=Random(0)
         )
         self.delivery = SliceDelivery(queue, self.clock, self.destinations)
 

@@ -14,7 +14,7 @@ from duesweep.core.headers import remove_forward_destination
 from duesweep.core.world import SettableClock
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.claim_keys import ClaimKeys
-from duesweep.sweep.slice import dispatch_slice
+from duesweep.sweep.limits import dispatch_slice
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry

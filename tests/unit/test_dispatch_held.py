@@ -9,7 +9,7 @@ import pytest
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits
 from duesweep.core.world import SettableClock
-from duesweep.sweep.destinations import Reservations
+from duesweep.sweep.limits import Reservations
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession

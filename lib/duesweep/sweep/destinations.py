@@ -1,15 +1,14 @@
-"""When messages may go that may not go yet: circuit breakers, limits, and the destinations of a
-slice.
+"""When messages may go that may not go yet: circuit breakers, and the destinations of a slice.
 
 A breaker says when to avoid a failed service, and when to try it again: closed → open at a
 failure → tried again after a pause → closed at a success. A breaker that has been open for the time
 to trigger, or whose fault does not pass by itself, is not tried again.
 
-Without I/O: the store counts the reservations of all slices and sweeps (`TaskSession.reserve`).
+Without I/O. limits.py says when messages may go that wait for a limit.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 from duesweep.core.account import BreakerReport, BreakerState
 from duesweep.core.message import Address
-from duesweep.core.policy import BatchSize, BreakerTimes, RateLimit, RateLimits
+from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits
 from duesweep.core.world import Clock
 
 
@@ -119,114 +118,6 @@ class CircuitBreaker:
         )
 
 
-_NEVER = float("inf")
-
-# A reservation that is used later than this would add to the next second's. Reserved
-# and late messages add up to less than the limit.
-_LONGEST_LATE_SECONDS = 0.05
-# Another slice may have used a reservation.
-_LONGEST_TURN_SECONDS = 1.0
-
-
-class Reservation(NamedTuple):
-    """`messages` messages may go to `address` from `at` on, by the slice's clock."""
-
-    address: Address
-    messages: int
-    at: float
-
-
-class Reserved:
-    """The reservations of one process: for each limit, one at most at any time. They outlive
-    slices: a sweep may end before the time of one has come. Several threads may use them.
-    """
-
-    def __init__(self) -> None:
-        self._by_limit: dict[RateLimit, Reservation] = {}
-        # The limits whose last reservation was not used, because its time was over.
-        self._dropped: set[RateLimit] = set()
-
-    def reserve(
-        self,
-        limit: RateLimit,
-        wanted: Reservation,
-        ask: Callable[[RateLimit, int], float],
-        clock: Clock,
-    ) -> None:
-        """Ask the store for a reservation, at whatever time, unless one is there or asked for."""
-        if self._by_limit.setdefault(limit, wanted) is not wanted:
-            return
-        try:
-            seconds = ask(limit, wanted.messages)
-        except BaseException:
-            del self._by_limit[limit]
-            raise
-        # By the time after the answer, for which the slice may have waited.
-        self._by_limit[limit] = wanted._replace(at=clock.seconds() + seconds)
-
-    def due(self, now: float, waiting: Collection[Address]) -> list[Reservation]:
-        """Use up the reservations for these destinations whose time has come. Late ones are
-        dropped, but no two in a row of a limit: if all are late, messages still go.
-        """
-        found: list[Reservation] = []
-        for limit, each in list(self._by_limit.items()):
-            is_late = now - each.at > _LONGEST_LATE_SECONDS
-            is_due = each.at <= now and (each.address in waiting or is_late)
-            # Another thread may have used it.
-            if not is_due or self._by_limit.pop(limit, None) is None:
-                continue
-            if is_late and limit not in self._dropped:
-                self._dropped.add(limit)
-                continue
-            self._dropped.discard(limit)
-            if each.address in waiting:
-                found.append(each)
-        return found
-
-    @property
-    def next_at(self) -> float:
-        """When the next one may be used."""
-        return min((each.at for each in list(self._by_limit.values())), default=_NEVER)
-
-
-class Reservations:
-    """The reservations as one slice uses them."""
-
-    def __init__(self, limits: RateLimits, clock: Clock, reserved: Reserved | None = None) -> None:
-        self._limits = limits
-        self._clock = clock
-        self._known: dict[Address, RateLimit | None] = {}
-        self._reserved = reserved or Reserved()
-
-    def has(self, address: Address) -> bool:
-        return bool(self._limits.limits) and self._of(address) is not None
-
-    def reserve(
-        self, waiting: Mapping[Address, int], ask: Callable[[RateLimit, int], float]
-    ) -> None:
-        """Reserve for destinations with these numbers of waiting messages. `ask` reserves that many
-        at the store, and returns after how many seconds they may go.
-        """
-        for address, count in waiting.items():
-            if (limit := self._of(address)) is not None:
-                wanted = Reservation(address, min(count, limit.at_once), _NEVER)
-                self._reserved.reserve(limit, wanted, ask, self._clock)
-
-    def due(self, waiting: Collection[Address]) -> list[Reservation]:
-        """See `Reserved.due`."""
-        return self._reserved.due(self._clock.seconds(), waiting)
-
-    @property
-    def seconds_to_next(self) -> float:
-        """After how many seconds the next reservation may be used, which another slice may do."""
-        return max(0.0, min(_LONGEST_TURN_SECONDS, self._reserved.next_at - self._clock.seconds()))
-
-    def _of(self, address: Address) -> RateLimit | None:
-        if address not in self._known:
-            self._known[address] = self._limits.of(address)
-        return self._known[address]
-
-
 # A reason names its destination, and there may be thousands.
 _SHOWN_REASONS = 20
 
@@ -246,14 +137,14 @@ class Destinations:
 
     The messages of one that is unavailable are left; later batches try it with one message. All
     destinations together are tried in vain as often as one may be. Messages for one with a limit
-    wait for their turn. `outages` are the breakers that the round before left open, to be tried in
-    `tries_in` seconds; `own_queue` is the endpoint's.
+    wait until it `has_turn`. `outages` are the breakers that the round before left open, to be
+    tried in `tries_in` seconds; `own_queue` is the endpoint's.
     """
 
     def __init__(
         self,
         times: BreakerTimes,
-        reservations: Reservations,
+        rate_limits: RateLimits,
         batch_size: BatchSize,
         clock: Clock,
         *,
@@ -270,12 +161,12 @@ class Destinations:
         # Of the destinations that were unavailable in this slice.
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = clock.seconds() + tries_in
-        self._reservations = reservations
-        # A destination that gets the messages that its limit has reserved.
-        self._has_turn: Collection[Address] = ()
+        self._rate_limits = rate_limits
+        self._has_limit: dict[Address, bool] = {}
+        # A destination that gets messages now although it has a limit.
+        self.has_turn: Collection[Address] = ()
         self._waiting: dict[Address, list[LeftMessage]] = {}
         self._left: Counter[Address] = Counter()
-        self._claimed = 0
         # What claims leave alone: keys of messages by their claim keys, where these are not keys.
         self.left_alone: dict[str, set[str]] = {}
         # Why a destination cannot defer messages. It still takes due messages.
@@ -316,13 +207,17 @@ class Destinations:
 
     def has_limit(self, address: Address) -> bool:
         """Whether its messages may only go when their turn comes."""
-        return self._reservations.has(address)
+        if not self._rate_limits.limits:
+            return False
+        if address not in self._has_limit:
+            self._has_limit[address] = self._rate_limits.of(address) is not None
+        return self._has_limit[address]
 
     def room(self, address: Address) -> int | None:
         """How many messages of a batch a destination may get: none, one to try it; None: all."""
         if not self.takes(address):
             return int(self.is_due(address))
-        is_held = self.has_limit(address) and address not in self._has_turn
+        is_held = self.has_limit(address) and address not in self.has_turn
         return 0 if is_held else None
 
     def takes(self, address: Address) -> bool:
@@ -359,14 +254,12 @@ class Destinations:
 
     def add(
         self,
-        claimed: int,
         blocked: Iterable[tuple[Address, LeftMessage]] = (),
         others: Iterable[LeftMessage] = (),
     ) -> None:
-        """Note a batch that claimed this many messages. The `blocked` ones, each with its
+        """Note messages that a batch left in the store. The `blocked` ones, each with its
         destination, wait for its limit, or are left; `others` are not tried again in this slice.
         """
-        self._claimed += claimed
         for address, one in blocked:
             if self.takes(address):
                 self._waiting.setdefault(address, []).append(one)
@@ -385,57 +278,15 @@ class Destinations:
         return is_left
 
     @property
-    def waiting(self) -> int:
-        """How many messages wait for a limit."""
-        return sum(self._limited().values())
-
-    @property
-    def seconds_to_turn(self) -> float:
-        """After how many seconds the next of them may go."""
-        return self._reservations.seconds_to_next
-
-    def turns(
-        self, ask: Callable[[RateLimit, int], float], room: Callable[[int], int]
-    ) -> Iterator[Sequence[str]]:
-        """The claim keys of all batches that may go now, of messages that wait for a limit. Not
-        between other batches: they take longer than a reservation may wait. The outcome of one is
-        to be noted before the next is asked for. `ask`: see `Reservations.reserve`; `room`: how
-        many of a number of messages may be claimed.
-        """
-        self._reservations.reserve(self._limited(), ask)
-        for address, left, _ in self._reservations.due(self._limited()):
-            end = self._claimed + left
-            self._has_turn = [address]
-            # If others have taken some of these messages: the next ones.
-            while (most := room(max(0, end - self._claimed))) and address in self._limited():
-                yield self._take(address, most)
-            self._has_turn = ()
-        self._reservations.reserve(self._limited(), ask)
-
-    def _name(self, address: Address) -> str:
-        return self._own_queue if address is None else address
-
-    def _breaker(self, address: Address) -> CircuitBreaker | None:
-        """The destination's breaker, if it was unavailable in this round or the one before."""
-        if self._outages and (outage := self._outages.pop(self._name(address), None)):
-            breaker = CircuitBreaker(self._times, self._clock, forgives_at_once=False)
-            breaker.continue_from(outage)
-            self._breakers[address] = breaker
-        return self._breakers.get(address)
-
-    def _limited(self) -> dict[Address, int]:
-        """The destinations that messages wait for because of a limit, and how many wait."""
+    def waiting(self) -> dict[Address, int]:
+        """How many messages wait for a limit, by their destination."""
         return {
             address: len(waiting)
             for address, waiting in self._waiting.items()
             if self.takes(address)
         }
 
-    def _leave(self, one: LeftMessage) -> None:
-        if one.claim_key != one.key:
-            self.left_alone.setdefault(one.claim_key, set()).add(one.key)
-
-    def _take(self, address: Address, most: int) -> Sequence[str]:
+    def take(self, address: Address, most: int) -> Sequence[str]:
         """The claim keys of messages that wait for a limit, for one batch of at most `most`
         messages.
         """
@@ -449,3 +300,18 @@ class Destinations:
         for one in batch:
             self.left_alone.get(one.claim_key, set()).discard(one.key)
         return [one.claim_key for one in batch]
+
+    def _name(self, address: Address) -> str:
+        return self._own_queue if address is None else address
+
+    def _breaker(self, address: Address) -> CircuitBreaker | None:
+        """The destination's breaker, if it was unavailable in this round or the one before."""
+        if self._outages and (outage := self._outages.pop(self._name(address), None)):
+            breaker = CircuitBreaker(self._times, self._clock, forgives_at_once=False)
+            breaker.continue_from(outage)
+            self._breakers[address] = breaker
+        return self._breakers.get(address)
+
+    def _leave(self, one: LeftMessage) -> None:
+        if one.claim_key != one.key:
+            self.left_alone.setdefault(one.claim_key, set()).add(one.key)

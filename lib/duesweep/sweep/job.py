@@ -25,13 +25,13 @@ from duesweep.queues.base import Queue
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.destinations import Reserved
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duesweep.ledger.ledger import Ledger
+    from duesweep.sweep.limits import Limited
 
 Attributes = Mapping[str, str | int]
 
@@ -144,15 +144,12 @@ class CutShort(NamedTuple):
 
 class Dispatched(NamedTuple):
     """How the dispatch of a plan ended. `cut_short`: why the engine ended before all slices were
-    done; None: all were. `end` of all slices; None: the engine cannot tell. `waits`: messages that
-    `end` does not have wait for their limit, until the engine's `finish`; `left_limited`:
-    others were left, since too many wait.
+    done; None: all were. `end` of all slices, without messages that wait for their limit; None: the
+    engine cannot tell.
     """
 
     cut_short: CutShort | None = None
     end: SliceEnd | None = None
-    waits: bool = False
-    left_limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +157,10 @@ class Job:
     """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
     before, if it was planned again: the journal counts slices on. `outages` are the breakers that
-    were open at the end of the round before, to be tried in `tries_in` seconds. `goes_on`: the
-    sweep may have another round while messages wait for their limit, for which `reserved` are the
-    reservations. `stop` says whether a
-    stop is wanted, and its `waits` get the progress; a copy of it in another process is of no use.
+    were open at the end of the round before, to be tried in `tries_in` seconds. `limited` lets
+    messages go in this process that wait for their limit; None: their slice does. `stop` says
+    whether a stop is wanted, and its `waits` get the progress; a copy of it in another process is
+    of no use.
     """
 
     context: SweepContext
@@ -172,8 +169,7 @@ class Job:
     first_slice: int = 0
     outages: tuple[BreakerReport, ...] = ()
     tries_in: float = 0.0
-    goes_on: bool = False
-    reserved: Reserved | None = None
+    limited: "Limited | None" = None
     stop: Stop = field(default_factory=Stop)
 
 
@@ -198,16 +194,7 @@ class Engine(Protocol):
         """The plan of a sweep, cut into slices as they suit this engine."""
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
-        """Dispatch all slices. If the job `goes_on`, messages may wait for their limit after it."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether messages wait for their limit."""
-
-    def finish(self) -> CutShort | None:
-        """End the work on messages that wait for their limit: they are left. Why other messages of
-        their slices are not done; None: they are.
-        """
+        """Dispatch all slices."""
 
     def close(self) -> None:
         """Close the sessions that are kept for another plan of the same sweep."""

@@ -21,7 +21,8 @@ from duesweep.core.errors import StoreError, may_pass
 from duesweep.core.policy import PAUSE_PER_TRY, BreakerTimes
 from duesweep.core.world import Clock
 from duesweep.stores.due import Horizon
-from duesweep.sweep.destinations import CircuitBreaker, Reserved
+from duesweep.sweep.destinations import CircuitBreaker
+from duesweep.sweep.limits import Limited
 from duesweep.sweep.low_water import LowWater
 
 # A destination that is available again gets its messages within about this time.
@@ -60,7 +61,7 @@ class Rounds:
         self._went_on = False
         self._services = CircuitBreaker(times, clock)
         self.low_water = LowWater(clock)
-        self.reserved = Reserved()
+        self.limited = Limited()
         # The destinations that messages were left for, by their names.
         self._destinations: dict[str, BreakerReport] = {}
         # Whether messages that were left may go now.

@@ -1,12 +1,9 @@
-"""The sessions of slices: one with the store, and one with the queues; and how many may wait."""
+"""The sessions of slices: one with the store, and one with the queues."""
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
-from duesweep.core.world import Clock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import TaskSession
 from duesweep.sweep.job import Job
@@ -61,34 +58,3 @@ class KeptSessions:
         while self._free:
             _, kept = self._free.pop()
             kept.close()
-
-
-# How long a session waits until fewer others wait for limits.
-_SLOT_SECONDS = 0.2
-
-
-class Turns:
-    """Lets a session wait for limits while its sweep has another round: it takes one of some slots.
-    `waits` gets a result when it has one, and only messages that wait are left to do.
-    """
-
-    def __init__(self, slots: threading.Semaphore) -> None:
-        self.waits: Future[None] = Future()
-        self._slots = slots
-
-    @contextmanager
-    def slot(self, clock: Clock) -> Iterator[bool]:
-        """Whether it has a slot in the block, for which it waits a little: so do the messages of
-        the next round.
-        """
-        end = clock.seconds() + _SLOT_SECONDS
-        while not self._slots.acquire(blocking=False):
-            if clock.seconds() >= end:
-                yield False
-                return
-            clock.sleep(_SLOT_SECONDS / 10)
-        try:
-            self.waits.set_result(None)
-            yield True
-        finally:
-            self._slots.release()

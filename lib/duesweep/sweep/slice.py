@@ -1,18 +1,20 @@
 """One slice: its batches, and its end.
 
-A slice is safe to run twice: rows that are gone or locked are the work of another process. It waits
-for no outage: it leaves messages that it cannot move now, and the sweep plans them again
-(`sweep.py`). An unexpected error is raised: Spark runs the slice again, up to four times.
+A slice is safe to run twice: rows that are gone or locked are the work of another process. It never
+waits: it leaves messages that an outage holds up, and the sweep plans them again (`sweep.py`); its
+other messages that may not go yet wait for their limit in limits.py. An unexpected error is raised:
+Spark runs the slice again, up to four times.
 """
 
 import gc
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from duesweep.core import logs
 from duesweep.core.account import (
     SERVICES,
     Account,
@@ -34,29 +36,18 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Address
 from duesweep.drivers.statements import try_again
-from duesweep.queues.base import QueueSession
 from duesweep.stores.task import Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
 from duesweep.sweep.claim_keys import ClaimKeys
-from duesweep.sweep.destinations import Destinations, Reservations
-from duesweep.sweep.job import Job
-from duesweep.sweep.sessions import OpenedSessions, Turns, opened_sessions
+from duesweep.sweep.destinations import Destinations
+from duesweep.sweep.job import CutShort, Job
+from duesweep.sweep.sessions import OpenedSessions, Sessions, opened_sessions
 
-# How often a slice that waits for a limit asks the store whether the sweep is to stop, and looks
-# whether it is to wait no longer.
-_LONGEST_REST_SECONDS, _NAP_SECONDS = 1.0, 0.05
 # No queue has this name.
 _UNKNOWN = "\0"
-# A rest that rounding leaves would not move a clock.
-_LEAST_WAIT_SECONDS = 0.001
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
-
-
-def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
-    """Dispatch the messages that the claim keys lead to, on one session; see `Slice.work`."""
-    Slice(job, slice_number, claim_keys).work()
 
 
 class Slice:
@@ -85,14 +76,10 @@ class Slice:
         self._batches = job.context.batch_size.batches(places, sizes, together)
         self._lock = threading.Lock()
         # By a token of the worker: workers know their slice, and a circle with a slice's keys in it
-        # stays in memory for long.
+        # stays in memory for long. Work that is not among the ended may go on.
         self._ends: dict[object, SliceEnd] = {}
-        # Of sessions whose other work is done: how it ended, and how many messages wait.
-        self._waiting: dict[object, tuple[SliceEnd, int]] = {}
+        self._ended: set[object] = set()
         self._is_interrupted = False
-        # Whether messages that wait for their limit are to be left; and whether some were, as too
-        # many others waited.
-        self.leaves_waiting = self.left_limited = False
 
     def batches(self) -> Iterator[Sequence[int]]:
         """The batches that no session has taken yet, each when it is asked for."""
@@ -107,97 +94,90 @@ class Slice:
         """End all threads that work on it, each after its current batch."""
         self._is_interrupted = True
 
-    def note_waiting(self, token: object, end: SliceEnd, messages: int) -> None:
-        """Note the end of a session's work but for these messages, which wait for their limit."""
-        with self._lock:
-            self._waiting[token] = (end, messages)
-
-    @property
-    def end_without_waiting(self) -> SliceEnd | None:
-        """The end of the slice, without messages that wait for their limit; None: none does."""
-        with self._lock:
-            if not self._waiting:
-                return None
-            messages = sum(count for _, count in self._waiting.values())
-            given = SliceEnd(Account(given=len(self.claim_keys.keys) - messages), None)
-            ends = {**self._ends, **{token: end for token, (end, _) in self._waiting.items()}}
-            return add_ends([given, *ends.values()])
-
-    def progressed(self) -> None:
-        """Note that a batch was committed, and once a second that all that is left waits for its
-        limit. Raises `SystemExit` after an interruption.
-        """
-        self.check()
-        self.job.stop.waits.progressed()
-
     def check(self) -> None:
         """Raise `SystemExit` after an interruption."""
         if self._is_interrupted:
             raise SystemExit
 
-    def end(self, token: object, end: SliceEnd) -> SliceEnd | None:
-        """Note the end of a session's work. Returns the end of the slice, if it was the last."""
+    @property
+    def end(self) -> SliceEnd | None:
+        """The end of the slice, without messages that wait for their limit; None: a session has not
+        come to its end, or the sweep was closed before.
+        """
         with self._lock:
-            self._ends[token] = end
             if len(self._ends) < self.sessions:
                 return None
             given = SliceEnd(Account(given=len(self.claim_keys.keys)), None)
             return add_ends([given, *self._ends.values()])
 
-    def work(
-        self, opened: OpenedSessions = opened_sessions, turns: Turns | None = None
-    ) -> SliceEnd | None:
-        """Dispatch on one session, until no batch is left or a service fails. The last session to
-        end journals the end of the slice, and returns it if no error ended its work. `turns`: the
-        sweep may have another round while messages wait for their limit.
+    def work(self, opened: OpenedSessions = opened_sessions) -> "Worker | None":
+        """Dispatch on one session, until no batch is left or a service fails. Returns the work if
+        messages of it wait for their limit; the last one to end journals the end of the slice.
 
         Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark
         the task runs again, perhaps on another machine.
         """
-        job, sweep_id, token = self.job, self.job.run.sweep_id, object()
-        worker: _Worker | None = None
+        sweep_id, worker = self.job.run.sweep_id, None
         try:
-            with collect_rarely(), opened(job) as (store, queue):
-                worker = _Worker(self, store, queue)
+            with collect_rarely(), opened(self.job) as sessions:
+                worker = Worker(self, sessions)
                 worker.run_batches()
-                if turns is None or not worker.waiting:
-                    worker.give_turns()
-                else:
-                    self.note_waiting(token, worker.end_without_waiting(), worker.waiting)
-                    with turns.slot(job.context.world.clock) as has_slot:
-                        self.left_limited |= not has_slot
-                        if has_slot:
-                            worker.give_turns()
-                if (end := self.end(token, worker.end())) is not None:
-                    store.end_slice(job.run, self.number, end)
-                return end
+                if worker.waiting:
+                    self._ends[worker.token] = worker.end()
+                    return worker
+                self.close(worker, sessions.store)
         except SweepClosedError as error:
             _log.warning("Slice %d of sweep %s stops: %s", self.number, sweep_id, error)
         except (StoreError, ConfigError) as error:
             told = make_printable(str(error))
             _log.warning("Slice %d of sweep %s is cut: %s", self.number, sweep_id, told)
-            self._end_on_a_new_session(token, worker, error)
+            self.cut(worker, error)
             if isinstance(error, ConfigError):
                 raise
         except Exception:
-            # Spark runs a slice of one session again; of several, the others' work counts.
-            if self.sessions > 1:
-                self._end_on_a_new_session(token, worker)
+            self.fail(worker)
             raise
         return None
 
-    def _end_on_a_new_session(
-        self, token: object, worker: "_Worker | None", error: DuesweepError | None = None
-    ) -> None:
+    def close(self, worker: "Worker", store: TaskSession) -> None:
+        """End this work, and journal the end of the slice if it was the last."""
+        if (end := self._note_end(worker.token, worker.end())) is not None:
+            store.end_slice(self.job.run, self.number, end)
+
+    def cut(self, worker: "Worker | None", error: DuesweepError) -> None:
+        """End the work of a session that this error has ended, or that could not be opened."""
+        sent = 0 if worker is None else worker.sent_in_vain
+        end = self._left_by(worker)
+        breakers = (*end.breakers, *self._lost(error, sent))
+        self._close_on_a_new_session(worker, replace(end, reason=str(error), breakers=breakers))
+
+    def fail(self, worker: "Worker | None") -> None:
+        """End the work of a session that an unexpected error has ended. Spark runs a slice of one
+        session again; of several, the others' work counts.
+        """
+        if self.sessions > 1:
+            self._close_on_a_new_session(worker, self._left_by(worker))
+
+    def _left_by(self, worker: "Worker | None") -> SliceEnd:
+        if worker is None:
+            return SliceEnd(Account(), None)
+        worker.leave()
+        return worker.end()
+
+    def _close_on_a_new_session(self, worker: "Worker | None", end: SliceEnd) -> None:
         """If the session cannot be opened, the missing row says that the slice was cut."""
-        own = SliceEnd(Account(), None) if worker is None else worker.end()
-        if error is not None:
-            sent = 0 if worker is None else worker.sent_in_vain
-            lost = self._lost(error, sent)
-            own = replace(own, reason=str(error), breakers=(*own.breakers, *lost))
-        if (end := self.end(token, own)) is not None:
+        token = object() if worker is None else worker.token
+        if (of_slice := self._note_end(token, end)) is not None:
             with suppress(DuesweepError), self.job.context.store.open_task() as store:
-                store.end_slice(self.job.run, self.number, end)
+                store.end_slice(self.job.run, self.number, of_slice)
+
+    def _note_end(self, token: object, end: SliceEnd) -> SliceEnd | None:
+        """Note the end of a session's work. Returns the end of the slice, if it was the last."""
+        with self._lock:
+            self._ends[token] = end
+            self._ended.add(token)
+            is_last = len(self._ended) == self.sessions
+        return self.end if is_last else None
 
     def _lost(self, error: DuesweepError, sent_in_vain: int) -> Iterator[BreakerReport]:
         """The report of store and queues, if one of them ended the session."""
@@ -207,18 +187,18 @@ class Slice:
             yield BreakerReport(SERVICES, state.value, since, 0.0, sent_in_vain, str(error))
 
 
-class _Worker:
+class Worker:
     """The work of one session on a slice: batches one after the other."""
 
-    def __init__(self, of_slice: Slice, store: TaskSession, queue: QueueSession) -> None:
-        self._slice, self._job = of_slice, of_slice.job
-        self._store, self._queue = store, queue
+    def __init__(self, of_slice: Slice, sessions: Sessions) -> None:
+        self.of_slice, self._job = of_slice, of_slice.job
+        self.token = object()
         self._to_do = self._cut(of_slice.batches())
         context = self._job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._destinations = Destinations(
             context.breaker,
-            Reservations(context.rate_limits, self._clock, self._job.reserved),
+            context.rate_limits,
             context.batch_size,
             self._clock,
             rng=self._rng,
@@ -227,21 +207,26 @@ class _Worker:
             own_queue=context.store.own_queue,
         )
         self._unusual: Counter[str] = Counter()
-        self._batches = Batches(
-            self._job,
-            of_slice.number,
-            store,
-            queue,
-            destinations=self._destinations,
-            unusual=self._unusual,
-        )
         # By their destinations as the plan has them.
         self._addresses: dict[str | None, Address] = {}
         # The rest of the current batch, and how many messages of it come after that.
         self._in_hand: Sequence[Forwarded] = ()
         self._after = 0
         self._account = Account()
-        self._is_stopped = self._gives_turns = False
+        # Whether messages that wait for their limit are left.
+        self._leaves = False
+        self.continue_on(sessions)
+
+    def continue_on(self, sessions: Sessions) -> None:
+        """Use these sessions from now on."""
+        self.sessions = sessions
+        self._batches = Batches(
+            self._job,
+            self.of_slice.number,
+            *sessions,
+            destinations=self._destinations,
+            unusual=self._unusual,
+        )
 
     def run_batches(self) -> None:
         """Run the batches of the slice that no other session has taken."""
@@ -249,16 +234,23 @@ class _Worker:
             for batch in self._to_do:
                 self._run_batch(batch)
 
-    def give_turns(self) -> None:
-        """Let the messages that wait for a limit go, as far as the slice may."""
+    def let_go(self, address: Address, most: int) -> int:
+        """Let up to this many messages go to a destination for whose limit they wait. Returns how
+        many were claimed.
+        """
+        before, destinations = self._account.claimed, self._destinations
+        destinations.has_turn = [address]
         with self._stopping():
-            self._gives_turns = True
-            while self.waiting and not self._slice.leaves_waiting:
-                for claim_keys in self._destinations.turns(self._store.reserve, self._room):
-                    self._run_form(self._batches.careful, [Forwarded(None, claim_keys)])
-                if not (self.waiting and self._room(1)):
-                    return
-                self._wait_for_turn(self._destinations.seconds_to_turn)
+            # If others have taken some of these messages: the next ones.
+            while address in self.waiting and (left := before + most - self._account.claimed) > 0:
+                keys = destinations.take(address, self._room(left))
+                self._run_form(self._batches.careful, [Forwarded(None, keys)])
+        destinations.has_turn = ()
+        return self._account.claimed - before
+
+    def leave(self) -> None:
+        """Leave the messages that wait for their limit."""
+        self._leaves = True
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:
@@ -266,20 +258,16 @@ class _Worker:
         try:
             yield
         except SweepStoppedError:
-            self._is_stopped = True
+            self.leave()
             in_hand = sum(len(group.keys) for group in self._in_hand) + self._after
             self._account += Account(left=in_hand + sum(map(len, self._to_do)))
 
     @property
-    def waiting(self) -> int:
-        """How many messages wait for a limit; none that a stop leaves."""
-        return 0 if self._is_stopped else self._destinations.waiting
-
-    def end_without_waiting(self) -> SliceEnd:
-        """The end of this work, without them."""
-        end = self.end()
-        account = replace(end.account, left=end.account.left - self.waiting)
-        return replace(end, account=account)
+    def waiting(self) -> Mapping[Address, int]:
+        """How many messages wait for a limit, by their destination: none if they are left, or the
+        slice may claim no more.
+        """
+        return {} if self._leaves or not self._room(1) else self._destinations.waiting
 
     @property
     def sent_in_vain(self) -> int:
@@ -291,9 +279,10 @@ class _Worker:
         return sum(len(group.keys) for group in self._in_hand)
 
     def end(self) -> SliceEnd:
-        """The end of this work."""
-        account = self._account + Account(left=self._destinations.left)
-        reasons = (self._slice.claim_keys.fault, self._destinations.blocked_reason)
+        """The end of this work, without messages that wait for their limit."""
+        left = self._destinations.left - sum(self.waiting.values())
+        account = self._account + Account(left=left)
+        reasons = (self.of_slice.claim_keys.fault, self._destinations.blocked_reason)
         reason = "; ".join(filter(None, reasons))
         breakers = tuple(self._destinations.reports(self._clock.now()))
         careful = tuple(CarefulBatches(*each) for each in self._unusual.most_common())
@@ -303,7 +292,7 @@ class _Worker:
             _log.log(
                 level,
                 "Slice %d of sweep %s: the careful form, which takes longer, in %d batches: %s",
-                self._slice.number,
+                self.of_slice.number,
                 self._job.run.sweep_id,
                 self._unusual.total(),
                 make_printable("; ".join(self._unusual)),
@@ -315,9 +304,9 @@ class _Worker:
         locked or gone use up none of its share: otherwise the same ones could use up all of it in
         each sweep, and no other message would ever go.
         """
-        if self._slice.most is None:
+        if self.of_slice.most is None:
             return wanted
-        return max(0, min(wanted, self._slice.most - self._account.claimed))
+        return max(0, min(wanted, self.of_slice.most - self._account.claimed))
 
     def _cut(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """The batches, in parts with no more messages than may still be claimed when each is asked
@@ -333,7 +322,7 @@ class _Worker:
     def _run_batch(self, batch: Sequence[int]) -> None:
         """Run a batch in the first form in which it is not unusual."""
         collect_new()
-        keys = self._slice.claim_keys
+        keys = self.of_slice.claim_keys
         if not self._room(len(batch)):
             self._in_hand = keys.groups(batch)
             raise SweepStoppedError("The slice has claimed its share")
@@ -347,7 +336,7 @@ class _Worker:
         """Try each unavailable destination with one message, if it is time for that. Returns the
         places of all other messages but blocked ones, which are left without a claim.
         """
-        keys, destinations = self._slice.claim_keys, self._destinations
+        keys, destinations = self.of_slice.claim_keys, self._destinations
         addresses = {place: self._address(keys.forwards[place]) for place in batch}
         tries: dict[Address, int] = {}
         for place, address in addresses.items():
@@ -373,32 +362,8 @@ class _Worker:
             self._addresses[forward] = _UNKNOWN
             if forward is not None:
                 with suppress(UnusualBatchError):
-                    self._addresses[forward] = self._store.address_of(forward)
+                    self._addresses[forward] = self.sessions.store.address_of(forward)
         return self._addresses[forward]
-
-    def _wait_for_turn(self, seconds: float) -> None:
-        """Let this time pass; raise if the sweep is to stop by then, or is closed."""
-        now = asked_at = self._clock.seconds()
-        end = now + max(seconds, _LEAST_WAIT_SECONDS)
-        while end > now and not self._slice.leaves_waiting:
-            # Before the rest, not after it: messages that may go at its end go at once.
-            if now + _NAP_SECONDS > asked_at:
-                asked_at = now + _LONGEST_REST_SECONDS
-                with self._store.transaction():
-                    self._store.claim(self._job.run, ())
-                self._progressed()
-            if (left := end - self._clock.seconds()) > 0:
-                self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _NAP_SECONDS))
-            now = self._clock.seconds()
-
-    def _progressed(self) -> None:
-        """Note progress; not of messages that wait while the sweep has other rounds: these could
-        hang.
-        """
-        if self._gives_turns and self._job.goes_on:
-            self._slice.check()
-        else:
-            self._slice.progressed()
 
     def _run_form(self, form: Form, batch: Sequence[Forwarded]) -> bool:
         """Run a batch in one of its forms. Messages that it released get a batch of their own.
@@ -416,11 +381,11 @@ class _Worker:
 
     def _undo_lost(self, reason: str) -> None:
         """Be ready to claim the batch again whose transaction was lost."""
-        self._queue.rollback()
+        self.sessions.queue.rollback()
         # RabbitMQ gets these messages again, and only this line says so.
         _log.warning(
             "Slice %d of sweep %s claims a batch again: %s",
-            self._slice.number,
+            self.of_slice.number,
             self._job.run.sweep_id,
             make_printable(reason),
         )
@@ -428,11 +393,27 @@ class _Worker:
 
     def _succeed(self, end: BatchEnd) -> None:
         """Count a batch that is committed: one that is rolled back is claimed and counted again."""
-        self._destinations.add(end.account.claimed, end.blocked, end.others)
+        self._destinations.add(end.blocked, end.others)
         if end.account.claimed:
-            self._progressed()
+            self.of_slice.check()
+            if not self._destinations.has_turn:
+                self._job.stop.waits.progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account
+
+
+def cut_short_by(error: Exception, of_slice: Slice) -> CutShort:
+    """Why this error cut work on a slice short. Raises it if it is expected, and not of
+    configuration.
+    """
+    if isinstance(error, ConfigError):
+        return CutShort(str(error), is_lasting=True)
+    if isinstance(error, DuesweepError):
+        raise error
+    sweep_id = str(of_slice.job.run.sweep_id)
+    logs.error("slice_failed", exc_info=error, sweep_id=sweep_id, slice=of_slice.number)
+    why = f"An unexpected error ended a slice: {type(error).__name__}: {error}"
+    return CutShort(f"{why}; please report this, with the log")
 
 
 # A batch makes thousands of tuples and dictionaries. At Python's own 700, looking for circles among

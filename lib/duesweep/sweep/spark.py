@@ -22,7 +22,7 @@ from duesweep.stores.due import Due, Horizon, JdbcSource, Slices
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.claim_keys import read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.slice import dispatch_slice
+from duesweep.sweep.limits import dispatch_slice
 from duesweep.sweep.stop import Stop
 
 # A fresh cluster has two cores, as it says, until its executors have registered. A task takes a
@@ -91,9 +91,7 @@ class SparkEngine:
             Watchdog(store, job.run, world.clock, patience, cancel, job.stop).watch() as watching,
         ):
             try:
-                # Executors have reservations of their own.
-                own = replace(job, reserved=None)
-                run_slices(claim_keys_df(self.spark, due.jdbc(plan.found), plan), own)
+                run_slices(claim_keys_df(self.spark, due.jdbc(plan.found), plan), job)
             except SPARK_ERRORS as error:
                 raise_interruption(error)
                 # The journal has all batches; slices without an end count as cut.
@@ -104,13 +102,6 @@ class SparkEngine:
                 logs.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=end.reason)
                 return Dispatched(end)
         return Dispatched()
-
-    @property
-    def is_waiting(self) -> bool:
-        return False
-
-    def finish(self) -> None:
-        """Nothing: slices wait themselves for the limits of their messages."""
 
     def close(self) -> None:
         """Executors keep no sessions."""
@@ -156,8 +147,9 @@ def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> Data
 
 def run_slices(claim_keys_df: DataFrame, job: Job) -> None:
     """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
-    # Its waits change while it is pickled, if other endpoints of a fleet share them.
-    shipped = replace(job, stop=Stop())
+    # Its waits change while it is pickled, if other endpoints of a fleet share them; and each
+    # executor lets its own messages go.
+    shipped = replace(job, stop=Stop(), limited=None)
 
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()

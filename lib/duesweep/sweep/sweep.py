@@ -270,7 +270,8 @@ def _dispatch(
     """
     context, stop, engine = dispatching.context, dispatching.stop, dispatching.engine
     dispatching.is_planned = not stop.is_wanted
-    with stop.passed_on(context.store, session.sweeps, run), closing(engine):
+    limited = dispatching.rounds.limited
+    with stop.passed_on(context.store, session.sweeps, run), closing(engine), closing(limited):
         if not dispatching.is_planned:
             return run
         if not dispatching.backlog.parts:
@@ -285,8 +286,7 @@ def _dispatch(
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. Of the
     last sweep: `is_open`: it was opened; `is_planned`: it has a plan; `cut_short`: why it ended
-    before all slices were done; `goes_on`: it may have another round; `waits`: messages in it wait
-    for their limit; `left_limited`: others do not, which are left. Of all of them: `are_held`:
+    before all slices were done; `goes_on`: it may have another round. Of all of them: `are_held`:
     there are pauses; `has_left`: some messages were left, and are to be planned again soon; before
     `failed_at` no message failed.
     """
@@ -303,8 +303,6 @@ class _Dispatching:
     is_planned: bool = False
     cut_short: CutShort | None = None
     goes_on: bool = False
-    waits: bool = False
-    left_limited: bool = False
     are_held: bool = False
     has_left: bool = False
     failed_at: float | None = None
@@ -344,7 +342,7 @@ class _Dispatching:
 
     def begin(self) -> None:
         """Begin a sweep."""
-        self.is_open = self.goes_on = self.waits = self.left_limited = False
+        self.is_open = self.goes_on = False
         self.cut_short = None
         self.rounds.begin()
 
@@ -373,26 +371,33 @@ class _Dispatching:
             return
         if (seconds := self.stop.begin()) is not None:
             session.sweeps.stop(run.sweep_id, seconds)
-        part = self.backlog.next()
+        part, limited = self.backlog.next(), self.rounds.limited
         job = self._job(run, part, first_slice=session.sweeps.note_slices(run, part.plan))
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
         with self.context.tracing.span("dispatch"), watched:
             done = self.engine.dispatch(session.due, part.plan, job)
-        self.cut_short, self.waits = done.cut_short, self.waits or done.waits
-        self.left_limited |= done.left_limited
+            self.cut_short = done.cut_short
+            if not self.context.repeats:
+                self.cut_short = limited.finish(leaves=False) or self.cut_short
         if job.shares is not None:
             # It claims no more, and the rest counts as left by a stop.
             session.sweeps.stop(run.sweep_id, 0)
-        elif job.goes_on and done.end is not None and done.cut_short is None:
-            self.goes_on = self.rounds.go_on(run.horizon, done.end, waits=self.waits)
+        elif self.may_go_on and done.end is not None and done.cut_short is None:
+            self.goes_on = self.rounds.go_on(run.horizon, done.end, waits=limited.is_waiting)
 
     def finish(self, session: DriverSession, run: SweepRun) -> None:
         """Leave the messages that wait for their limit."""
-        if self.waits:
+        limited = self.rounds.limited
+        if limited.is_waiting:
             with suppress(StoreError):
                 # They count as left by a stop.
                 session.sweeps.stop(run.sweep_id, 0)
-            self.cut_short = self.engine.finish() or self.cut_short
+        self.cut_short = limited.finish(leaves=True) or self.cut_short
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the sweep may have another round."""
+        return self.context.repeats and not (self.backlog.parts or self.has_left)
 
     def _job(self, run: SweepRun, part: Part, first_slice: int) -> Job:
         return Job(
@@ -403,8 +408,7 @@ class _Dispatching:
             first_slice=first_slice,
             outages=self.rounds.outages,
             tries_in=self.rounds.low_water.seconds_to_try,
-            reserved=self.rounds.reserved,
-            goes_on=self.context.repeats and not (self.backlog.parts or self.has_left),
+            limited=self.rounds.limited,
             stop=self.stop,
         )
 
@@ -420,7 +424,7 @@ def _go_on(
     Returns the run with its last horizon.
     """
     stop, clock = dispatching.stop, dispatching.context.world.clock
-    low_water = dispatching.rounds.low_water
+    low_water, limited = dispatching.rounds.low_water, dispatching.rounds.limited
     began = moved_at = clock.seconds()
     most = OPEN_SECONDS * dispatching.context.world.chance().uniform(_LEAST_OPEN, _MOST_OPEN)
     seconds = _REST_SECONDS
@@ -429,8 +433,8 @@ def _go_on(
             stop.wait(seconds)
             now = clock.seconds()
             ends_at = began + most
-            if not dispatching.engine.is_waiting:
-                if dispatching.left_limited:
+            if not limited.is_waiting:
+                if limited.has_left:
                     break
                 low_water.release()
                 ends_at = min(ends_at, moved_at + _IDLE_SECONDS)

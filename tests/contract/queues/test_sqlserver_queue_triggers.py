@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.claim_keys import ClaimKeys
-from duesweep.sweep.slice import dispatch_slice
+from duesweep.sweep.limits import dispatch_slice
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
 from duesweep_testing.sweeps import open_sweep

@@ -6,9 +6,8 @@ each promise is checked.
 """
 
 import json
-import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-from duesweep.core.account import SliceEnd, SweepReport, add_ends
+from duesweep.core.account import SweepReport, add_ends
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.exhausted import ErrorFilter
@@ -34,9 +33,10 @@ from duesweep.operations.restore import choose_cancelled, restore
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
+from duesweep.sweep.limits import Limited, dispatch_slice, let_go
 from duesweep.sweep.rounds import Rounds
-from duesweep.sweep.sessions import KeptSessions, Turns
-from duesweep.sweep.slice import Slice, dispatch_slice
+from duesweep.sweep.sessions import KeptSessions, OpenedSessions
+from duesweep.sweep.slice import Slice
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
@@ -172,28 +172,33 @@ class Result:
     trace: list[str] = field(repr=False)
 
 
-@dataclass(slots=True)
-class _InProcess:
-    """A slice whose sessions, an actor each, take their batches from one list, in the driver's
-    process. The last one adds the end of the slice to `ends`.
-    """
+class SimulatedLimited(Limited):
+    """Messages that wait for their limit, whose thread is an actor of the process."""
 
-    of_slice: Slice
-    actors: list[Actor] = field(default_factory=list)
-    ends: list[SliceEnd | None] = field(default_factory=list)
-    turns: list[Turns] = field(default_factory=list)
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._actors: list[Actor] = []
 
-    @property
-    def is_over(self) -> bool:
-        return all(each.is_over for each in self.actors)
+    def _start(self, work: Callable[[], None]) -> None:
+        process = self._scheduler.current.process
+        self._actors.append(self._scheduler.spawn(process, f"{process.name} limits", work))
 
-    def has_ended_or_waits(self) -> bool:
-        sessions = zip(self.actors, self.turns, strict=True)
-        return all(actor.is_over or turns.waits.done() for actor, turns in sessions)
+    def _join(self) -> None:
+        self._scheduler.wait_for(lambda: all(each.is_over for each in self._actors))
 
-    @property
-    def end(self) -> SliceEnd | None:
-        return self.of_slice.end_without_waiting or next(filter(None, self.ends), None)
+    def run(self, opened: OpenedSessions) -> None:
+        try:
+            super().run(opened)
+        except DuesweepError:
+            raise
+        except Exception as error:
+            # It would count as a sweep that was cut short.
+            raise BrokenPromiseError(f"an unexpected error: {error!r}") from error
+
+    def close(self) -> None:
+        # As after an error. `Slice.interrupt` would end the simulation: actors are no threads.
+        self._leaves = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,52 +210,47 @@ class SimulatedEngine:
     spark: None = None
     without_spark: None = None
     sessions: KeptSessions = field(default_factory=KeptSessions)
-    waiting: list[_InProcess] = field(default_factory=list)
-    slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:  # noqa: ARG002
         return due.plan(horizon, Slicing(self.simulation.settings.slices))
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
-        simulation, at_work = self.simulation, list[_InProcess]()
+        simulation, slices = self.simulation, list[Slice]()
         keys = [read_claim_keys(due.claim_keys(plan, n)) for n in range(len(plan.planned))]
         if simulation.settings.has_executors:
-            slices = [_OnExecutors(simulation, job, n, each) for n, each in enumerate(keys)]
-            simulation.scheduler.wait_for(lambda: all(each.is_over() for each in slices))
-            actors = [each.actor for each in slices]
+            own = replace(job, limited=None)
+            tasks = [_OnExecutors(simulation, own, n, each) for n, each in enumerate(keys)]
+            simulation.scheduler.wait_for(lambda: all(each.is_over() for each in tasks))
+            actors = [each.actor for each in tasks]
         else:
-            for number, each in enumerate(keys):
-                at_work.append(simulation.in_process(job, number, each, self))
-            ended = _InProcess.has_ended_or_waits
-            simulation.scheduler.wait_for(lambda: all(map(ended, at_work)))
-            actors = [actor for each in at_work for actor in each.actors]
-            self.waiting.extend(each for each in at_work if not each.is_over)
+            sessions = simulation.settings.sessions
+            slices = [Slice(job, number, each, sessions) for number, each in enumerate(keys)]
+            actors = [actor for each in slices for actor in self._begin(each)]
+            simulation.scheduler.wait_for(lambda: all(actor.is_over for actor in actors))
         errors = [each.error for each in actors if each.error is not None]
         for error in errors:
             if isinstance(error, ConfigError):
                 return Dispatched(CutShort(str(error), is_lasting=True))
         if errors:
             return Dispatched(CutShort(str(errors[0])))
-        known = [each.end for each in at_work if each.end is not None]
-        end = add_ends(known) if len(known) == len(keys) else None
-        waits = any(each.of_slice.end_without_waiting for each in at_work)
-        return Dispatched(None, end, waits, any(each.of_slice.left_limited for each in at_work))
+        known = [each.end for each in slices if each.end is not None]
+        return Dispatched(None, add_ends(known) if len(known) == len(keys) else None)
 
-    @property
-    def is_waiting(self) -> bool:
-        return not all(each.is_over for each in self.waiting)
+    def _begin(self, of_slice: Slice) -> Iterator[Actor]:
+        """The sessions of a slice, an actor each in the driver's process."""
+        scheduler = self.simulation.scheduler
+        process = scheduler.current.process
 
-    def finish(self) -> CutShort | None:
-        for each in self.waiting:
-            each.of_slice.leaves_waiting = True
-        self.simulation.scheduler.wait_for(lambda: not self.is_waiting)
-        errors = [one.error for each in self.waiting for one in each.actors if one.error]
-        return CutShort(str(errors[0])) if errors else None
+        def work() -> None:
+            worker = of_slice.work(self.sessions.opened)
+            if worker is not None:
+                let_go(worker, self.sessions.opened)
+
+        for session in range(of_slice.sessions):
+            name = f"{process.name} slice {of_slice.number} session {session}"
+            yield scheduler.spawn(process, name, work)
 
     def close(self) -> None:
-        # As after an error. `interrupt` would end the simulation: actors are no threads.
-        for each in self.waiting:
-            each.of_slice.leaves_waiting = True
         self.sessions.close()
 
 
@@ -311,28 +311,6 @@ class Simulation:
         self._tables = SimulatedTables(self.scheduler, self.faults)
         self._processes: list[Process] = []
         self.sweeps = 0
-
-    def in_process(
-        self,
-        job: Job,
-        number: int,
-        claim_keys: ClaimKeys,
-        engine: SimulatedEngine,
-    ) -> _InProcess:
-        process = self.scheduler.current.process
-        found = _InProcess(Slice(job, number, claim_keys, self.settings.sessions))
-        name = f"{process.name} slice {number}"
-
-        def work(turns: Turns) -> None:
-            end = found.of_slice.work(engine.sessions.opened, turns if job.goes_on else None)
-            found.ends.append(end)
-
-        for session in range(found.of_slice.sessions):
-            found.turns.append(Turns(engine.slots))
-            run = partial(work, found.turns[-1])
-            actor = self.scheduler.spawn(process, f"{name} session {session}", run)
-            found.actors.append(actor)
-        return found
 
     def run(self) -> Result:
         """Run to the end, or to the first broken promise."""
@@ -433,8 +411,7 @@ class Simulation:
 
     def _sweep_again_and_again(self, *, repeats: bool = False) -> None:
         context = self._context(repeats=repeats)
-        clock = context.world.clock
-        rounds = Rounds(context.breaker, clock, never_ends=True) if repeats else None
+        rounds = self._rounds(context, never_ends=True) if repeats else None
         while True:
             self.scheduler.sleep(self._chance.uniform(0.0, 2.0 if repeats else 10.0))
             try:
@@ -450,9 +427,16 @@ class Simulation:
         self.sweeps += 1
         is_limited = not self.faults.is_over and self._chance.random() < 0.2
         stop = Stop(most=5 if is_limited else None, clock=context.world.clock)
+        rounds = rounds or self._rounds(context)
         report = sweep(SimulatedEngine(self), context, stop=stop, rounds=rounds)
         self.promises.check_report(report)
         return report
+
+    def _rounds(self, context: MemoryContext, *, never_ends: bool = False) -> Rounds:
+        clock, rows = context.world.clock, context.batch_size.rows
+        rounds = Rounds(context.breaker, clock, rows, never_ends=never_ends)
+        rounds.limited = SimulatedLimited(self.scheduler)
+        return rounds
 
     def _sweep_until_all_is_done(self) -> None:
         context = self._context()

@@ -162,13 +162,13 @@ def test_sweep_ends_when_a_round_leaves_messages_that_others_hold() -> None:
     assert (run.report.skipped, clock.seconds()) == (1, pytest.approx(0.5, abs=0.03))
 
 
-def _limited(per_second: float) -> tuple[World, Ticker, Stop]:
+def _limited(per_second: float, *others: RateLimit) -> tuple[World, Ticker, Stop]:
     """A watcher by the real clock, of a world whose three messages for Shipping have a limit."""
     clock, stop = Clock(), Stop()
     world = World(MemoryStore(clock=clock), clock=clock)
     for _ in range(3):
         _store(world, -1, "Shipping")
-    limits = RateLimits((RateLimit("Shipping", per_second),))
+    limits = RateLimits((RateLimit("Shipping", per_second), *others))
     context = replace(world.context(spark_from=None), rate_limits=limits)
     return world, Ticker(context, stop, has_spark=False), stop
 
@@ -279,6 +279,50 @@ def test_few_sessions_wait_for_limits_while_messages_keep_coming_due() -> None:
     assert len(sessions) <= 6
     assert run.report is not None
     assert run.report.left >= 19
+
+
+def test_messages_that_wait_for_a_slow_limit_do_not_hold_up_others_with_a_limit() -> None:
+    world, ticker, stop = _limited(0.05, RateLimit("Billing", 20))
+    clock = world.store.clock
+    stored_at: list[float] = []
+    arrived_at: list[float] = []
+
+    def store_another(_: object) -> None:
+        _store(world, 0, "Shipping")
+        if len(stored_at) < 4:
+            _store(world, 0, "error")
+        else:
+            _store(world, 0)
+        stored_at.append(clock.seconds())
+
+    def arrive(_: object) -> None:
+        arrived_at.append(clock.seconds())
+        stop.ask()
+
+    world.queue.trouble |= {"error": store_another, "Billing": arrive}
+    _store(world, -1, "error")
+
+    run = ticker.tick()
+    ticker.close()
+
+    assert arrived_at[0] - stored_at[-1] < 1
+    assert run.report is not None
+    assert (run.report.claimed, len(run.report.sweep_ids)) == (7, 1)
+
+
+def test_open_sweep_ends_when_the_destination_of_limited_messages_fails() -> None:
+    world, ticker, _ = _limited(per_second=10)
+    answers = iter([None, DestinationError("Shipping is locked")])
+    world.queue.trouble["Shipping"] = lambda _: next(answers, None)
+
+    first, second = ticker.tick(), ticker.tick()
+    ticker.close()
+
+    assert first.report is not None
+    # If it went on, they would be found in it once more.
+    assert (first.report.found, first.report.claimed, first.report.left) == (3, 1, 2)
+    assert second.report is not None
+    assert (second.report.found, second.report.claimed) == (2, 2)
 
 
 def test_next_sweep_plans_the_messages_that_wait_for_a_limit(

@@ -16,7 +16,7 @@ from duesweep.stores import tombstone
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.claim_keys import ClaimKeys
 from duesweep.sweep.job import Job
-from duesweep.sweep.slice import dispatch_slice
+from duesweep.sweep.limits import dispatch_slice
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
