@@ -1,8 +1,8 @@
 """Messages that wait for a `[[limit]]`, and when they may go.
 
 A session of a slice does not wait: when nothing else is left to do, it returns its work. In this
-process one thread then lets the waiting messages of all slices go, and the sweep goes on beside it.
-A task of Spark has that thread's work to do itself.
+process one thread then lets the waiting messages of all slices go, while the sweep continues. A
+task of Spark does that itself.
 """
 
 import logging
@@ -106,7 +106,7 @@ class Reservations:
 
     @property
     def seconds_to_next(self) -> float:
-        """After how many seconds the next reservation may be used; infinite: there is none."""
+        """After how many seconds the next reservation may be used; infinite: none may."""
         at = min((each.at for each in self._by_limit.values()), default=_NEVER)
         return max(0.0, at - self._clock.seconds())
 
@@ -205,8 +205,8 @@ class Limited:
             end.set_result(None)
 
     def run(self, opened: OpenedSessions) -> None:
-        """Let messages go until none waits, or a service fails. Raises `ConfigError`, and errors
-        that nobody expects.
+        """Let messages go until none waits, or a service fails. Raises `ConfigError`, and
+        unexpected errors.
         """
         workers = self._workers
         try:
@@ -296,7 +296,7 @@ class Limited:
         clock.sleep(min(max(seconds, _LEAST_WAIT_SECONDS), _NAP_SECONDS))
 
     def _note_batch(self, job: Job) -> None:
-        """Note that the sweep may go on. That is no progress while it has other work: this could
+        """Note that the sweep may continue. That is no progress while it has other work, which could
         hang.
         """
         self._asks_at = job.context.world.clock.seconds() + _ASK_SECONDS
@@ -305,7 +305,7 @@ class Limited:
 
 
 def let_go(worker: Worker, opened: OpenedSessions) -> None:
-    """Let the messages go that wait in this work: beside the sweep, or, if it cannot, now."""
+    """Let the messages go that wait in this work: while the sweep continues, or now."""
     if (limited := worker.of_slice.job.limited) is not None:
         limited.add(worker, opened)
     else:

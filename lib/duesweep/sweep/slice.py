@@ -76,7 +76,7 @@ class Slice:
         self._batches = job.context.batch_size.batches(places, sizes, together)
         self._lock = threading.Lock()
         # By a token of the worker: workers know their slice, and a circle with a slice's keys in it
-        # stays in memory for long. Work that is not among the ended may go on.
+        # stays in memory for long. Work that is not among the ended may continue.
         self._ends: dict[object, SliceEnd] = {}
         self._ended: set[object] = set()
         self._is_interrupted = False
@@ -218,7 +218,7 @@ class Worker:
         self.continue_on(sessions)
 
     def continue_on(self, sessions: Sessions) -> None:
-        """Use these sessions from now on."""
+        """Use these sessions for the next batches."""
         self.sessions = sessions
         self._batches = Batches(
             self._job,

@@ -319,7 +319,7 @@ def test_open_sweep_ends_when_the_destination_of_limited_messages_fails() -> Non
     ticker.close()
 
     assert first.report is not None
-    # If it went on, they would be found in it once more.
+    # If it continued, they would be found in it twice.
     assert (first.report.found, first.report.claimed, first.report.left) == (3, 1, 2)
     assert second.report is not None
     assert (second.report.found, second.report.claimed) == (2, 2)
