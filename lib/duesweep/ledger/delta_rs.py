@@ -62,9 +62,10 @@ if TYPE_CHECKING:
 _CONFLICT_TRIES = 5
 _HOURS = 24
 # After this many commits a table's small files become one of about 2 MB, which then stays as it is:
-# a sweep each minute writes 1,440 files a day. Not of `errors`, whose messages would have to fit
+# a watcher commits 360 times an hour, and a ledger is to have fewer than 100 files after it. Rarer
+# compactions take no less CPU. Not of `errors`, whose messages would have to fit
 # into memory.
-_COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "sweeps"}
+_COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 25, 2_000_000, {"tombstones", "sweeps"}
 # For `compact`, Delta's default for others; a file of messages that are kept whole has to fit into
 # memory.
 _FILE_BYTES, _FILE_BYTES_WITH_BODIES = 100_000_000, 16_000_000
