@@ -18,7 +18,7 @@ from duesweep.core.errors import make_storable
 
 # The name of the breaker of a slice's sessions.
 SERVICES = "store and queues"
-# A slice may have thousands of destinations; a report has the ones with most messages.
+# A slice may have thousands of destinations; journal and report have the ones with most messages.
 MOST_REPORTED = 20
 _MOST_REASONS = 3
 
@@ -222,7 +222,7 @@ def add_careful(found: Iterable[CarefulBatches]) -> tuple[CarefulBatches, ...]:
 
 def end_as_values(end: SliceEnd) -> dict[str, object]:
     """The end of a slice as the journal keeps it: lists are JSON, empty ones None."""
-    breakers = [asdict(report) for report in _most_important(end.breakers)]
+    breakers = [asdict(report) for report in most_important(end.breakers)]
     careful = {one.reason: one.batches for one in end.careful_batches}
     return {
         "reason": end.reason and make_storable(end.reason),
@@ -248,7 +248,7 @@ def merge_reports(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]
     """
     ordered = sorted(reports, key=lambda report: (report.name, report.is_closed, report.since))
     merged = [_merge(list(same)) for _, same in groupby(ordered, key=lambda report: report.name)]
-    return tuple(_most_important(merged))
+    return tuple(sorted(merged, key=_importance))
 
 
 def _merge(same: Sequence[BreakerReport]) -> BreakerReport:
@@ -263,11 +263,15 @@ def _merge(same: Sequence[BreakerReport]) -> BreakerReport:
     )
 
 
-def _most_important(reports: Iterable[BreakerReport]) -> Sequence[BreakerReport]:
+def most_important(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]:
+    """The reports that journal and ledger's report have."""
+    return tuple(sorted(reports, key=_importance)[:MOST_REPORTED])
+
+
+def _importance(report: BreakerReport) -> tuple[int, int, str]:
     # The open ones first: another round tries them.
     states = ["open", "triggered", "closed"]
-    ordered = sorted(reports, key=lambda one: (states.index(one.state), -one.left, one.name))
-    return ordered[:MOST_REPORTED]
+    return states.index(report.state), -report.left, report.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +399,7 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
         outcome=max(earlier.outcome, later.outcome, key=_OUTCOMES.index),
         reason=earlier.reason or later.reason,
         failures=_add_failures([*earlier.failures, *later.failures]),
-        breakers=merge_reports([*earlier.breakers, *later.breakers]),
+        breakers=most_important(merge_reports([*earlier.breakers, *later.breakers])),
         careful_batches=add_careful([*earlier.careful_batches, *later.careful_batches]),
         sweep_ids=earlier.sweep_ids + later.sweep_ids,
         by_destination=earlier.by_destination + later.by_destination,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.account import SliceEnd, SweepSummary, close_slices, end_of
+from duesweep.core.account import SliceEnd, SweepSummary, close_slices, end_of, most_important
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def summary_of(
         outcome=_outcome(row, closed, has_failures=dispatched < account.claimed),
         reason=_reason(row, closed),
         engine=row.engine,
-        breakers=closed.breakers,
+        breakers=most_important(closed.breakers),
         careful_batches=closed.careful_batches,
     )
 

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from duesweep.core.account import MOST_REPORTED
 from duesweep.core.errors import DestinationError, ExitCode
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits, Slicing
 from duesweep.core.world import Clock, SettableClock
@@ -19,6 +20,7 @@ from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_driver import MemoryDue
+from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.dispatch_world import World
 
@@ -148,6 +150,24 @@ def test_sweep_goes_on_beside_an_outage_until_what_it_left_is_tried_again() -> N
     assert run.report is not None
     assert (run.report.dispatched, run.report.left, run.report.found) == (3, 3, 6)
     assert (run.outcome, run.exit_code) == ("incomplete", ExitCode.WORK_LEFT)
+
+
+def test_sweep_continues_during_an_outage_of_more_destinations_than_a_report_has() -> None:
+    clock = _Clock()
+    locked = [f"Locked{number}" for number in range(MOST_REPORTED + 1)]
+    queue = MemoryQueue("Billing", *locked)
+    world = World(MemoryStore(clock=clock), queue=queue, clock=clock)
+    for name in locked:
+        world.queue.trouble[name] = lambda _: DestinationError("locked")
+        _store(world, -1, name)
+    for seconds in (0.3, 0.6):
+        _store(world, seconds)
+
+    run = _ticker(world).tick()
+
+    assert _sweeps(run) == (1, 2)
+    assert run.report is not None
+    assert (run.report.left, len(run.report.breakers)) == (len(locked), MOST_REPORTED)
 
 
 def test_sweep_ends_when_a_round_leaves_messages_that_others_hold() -> None:
