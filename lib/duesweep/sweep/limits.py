@@ -296,7 +296,7 @@ class Limited:
         clock.sleep(min(max(seconds, _LEAST_WAIT_SECONDS), _NAP_SECONDS))
 
     def _note_batch(self, job: Job) -> None:
-        """Note that the sweep may continue. That is no progress while it has other work, which could
+        """Note that the sweep may continue. That is no progress while it has other work: this could
         hang.
         """
         self._asks_at = job.context.world.clock.seconds() + _ASK_SECONDS
