@@ -19,8 +19,10 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.core.result import exit_code_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.operations.look import look_at
+from duesweep.operations.opening import choose_engine
 from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
@@ -120,14 +122,14 @@ def _swept(context: SweepContext, engine: Engine) -> tuple[ExitCode, str]:
 
 @ON_BOTH_SERVERS
 def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
-    with look_at(stage.context) as look:
+    with look_at(stage.context, choose_engine(stage.context), Stop()) as look:
         assert look.has_work
     stage.fall_silent_at(_GATE[stage.endpoint.kind])
 
     seconds = stage.context.timeouts.driver_seconds
     with (
         pytest.raises(StoreError, match=f"has not answered for {seconds:.0f} s") as failure,
-        look_at(stage.context),
+        look_at(stage.context, choose_engine(stage.context), Stop()),
     ):
         pass
 

@@ -109,20 +109,15 @@ class Look:
 
 @contextmanager
 def look_at(
-    context: SweepContext,
-    stop: Stop | None = None,
-    choice: EngineChoice | None = None,
-    *,
-    plans: bool = False,
+    context: SweepContext, choice: EngineChoice, stop: Stop, *, plans: bool = False
 ) -> Iterator[Look]:
-    """Look whether there is work, and how much of it a sweep would do. `choice` says whether it
-    is Spark's, by default `choose_engine`. It also `plans`, if the sweep follows in the block and
-    is this process's. Raises `ConfigError` for wrong settings.
+    """Look whether there is work, and how much of it a sweep would do; `choice` says whether it is
+    Spark's. It also `plans`, if the sweep follows in the block and is this process's. Raises
+    `ConfigError` for wrong settings.
     """
     with ExitStack() as opened:
         session = opened.enter_context(context.store.open_driver())
         check(session, context)
-        choice = choice or choose_engine(context)
         found = look(session, context, choice, stop, opened=opened if plans else None)
         if found.planned is None:
             opened.close()
@@ -139,7 +134,7 @@ def look(
     session: DriverSession,
     context: SweepContext,
     choice: EngineChoice,
-    stop: Stop | None = None,
+    stop: Stop,
     *,
     opened: ExitStack | None = None,
     settles: bool = True,
@@ -178,7 +173,7 @@ def look(
 
     def count() -> int:
         pending = session.due.count_pending(horizon, choice.spark_from) if found is None else found
-        return (stop or Stop()).most_of(pending)
+        return stop.most_of(pending)
 
     planned = None
     if opened is not None and plan is not None and plan.found:

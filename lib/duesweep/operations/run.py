@@ -171,7 +171,7 @@ def run_once(
     errors.
     """
     began, stop, context = time.monotonic(), stop or Stop(), endpoint.context
-    with look_at(context, stop, choose_engine(context, endpoint.spark), plans=True) as found:
+    with look_at(context, choose_engine(context, endpoint.spark), stop, plans=True) as found:
         look = _with_notice(endpoint, found)
         before([(endpoint, look)])
         run = sweep_seen(context, look, stop, spark=endpoint.spark, watch=watch)
@@ -276,7 +276,7 @@ class _Turn:
         """Look. An existing session is no reason to sweep a small endpoint on Spark."""
         context = self.endpoint.context
         choice = choose_engine(context, prefers_session=False)
-        with self.timed(), look_at(context, stop.part(), choice) as found:
+        with self.timed(), look_at(context, choice, stop.part()) as found:
             self.look = _with_notice(self.endpoint, found)
 
     def sweep(self, stop: Stop, spark: "SparkSession | DuesweepError | None" = None) -> Run:

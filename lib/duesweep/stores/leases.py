@@ -57,7 +57,12 @@ class Leases:
                 is_taken = self._take(self._session, name, other.holder)
         if is_taken:
             self._held.add(name)
-            self._begin_to_renew()
+            if self._thread is None:
+                self._renewed_at = self._clock.seconds()
+                self._thread = threading.Thread(
+                    target=self._keep_renewing, args=(self._session.names,), daemon=True
+                )
+                self._thread.start()
         return is_taken
 
     def give_back(self, name: str) -> None:
@@ -101,14 +106,6 @@ class Leases:
             lease_ms=round(LEASE_SECONDS * 1_000),
         )
         return bool(rows)
-
-    def _begin_to_renew(self) -> None:
-        if self._thread is None:
-            self._renewed_at = self._clock.seconds()
-            self._thread = threading.Thread(
-                target=self._keep_renewing, args=(self._session.names,), daemon=True
-            )
-            self._thread.start()
 
     def _keep_renewing(self, names: Names) -> None:
         while not self._is_over.wait(RENEWAL_SECONDS / 3):

@@ -16,10 +16,12 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import StoreError
 from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.look import Look, look_at
+from duesweep.operations.opening import choose_engine
 from duesweep.operations.run import run_once
 from duesweep.stores.due import Slices
 from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.sweeps import run_sweep
@@ -242,7 +244,8 @@ def test_sweep_of_a_message_takes_two_connections_and_closes_both(
 def test_look_that_leaves_the_work_to_spark_plans_nothing(endpoint: Endpoint) -> None:
     _Rows(endpoint.set_up("Billing"))
 
-    with look_at(endpoint.context(sweep__spark_from=_MESSAGES), plans=True) as look:
+    context = endpoint.context(sweep__spark_from=_MESSAGES)
+    with look_at(context, choose_engine(context), Stop(), plans=True) as look:
         assert (look.has_work, look.needs_spark, look.planned) == (True, True, None)
 
 
