@@ -277,8 +277,11 @@ def write_xml(headers: Headers) -> bytes:
     """
     if not headers:
         return f"{_BEGIN} />".encode()
-    entries = [_entry(name, value) for name, value in headers.items()]
-    return f"{_BEGIN}>{''.join(entries)}{_END_TAG}".encode()
+    parts = [f"{_BEGIN}>"]
+    for name, value in headers.items():
+        value_element = "" if value is None else _element("Value", value)
+        parts.append(f"<HeaderInfo>{_element('Key', name)}{value_element}</HeaderInfo>")
+    return "".join([*parts, _END_TAG]).encode()
 
 
 def _make_parsable(text: str) -> str:
@@ -320,11 +323,6 @@ def _text(element: ElementTree.Element | None) -> str | None:
         raise UnreadableHeadersError(f"The {element.tag} of a header holds elements")
     text = element.text or ""
     return _STAND_IN.sub(lambda stand_in: _ORIGINALS[stand_in[0]], text) if _MARK in text else text
-
-
-def _entry(name: str, value: str | None) -> str:
-    value_element = "" if value is None else _element("Value", value)
-    return f"<HeaderInfo>{_element('Key', name)}{value_element}</HeaderInfo>"
 
 
 def _element(tag: str, text: str) -> str:

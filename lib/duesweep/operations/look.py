@@ -406,6 +406,8 @@ def plan(
     messages are counted; `with_sql`: also how a plan reads the claim keys. Raises `ConfigError` if
     the store cannot show messages.
     """
+    from duesweep.sweep.in_process import sessions_for  # noqa: PLC0415 - a look does without
+
     context, spark = endpoint.context, endpoint.spark
     with open_look(context.store) as session:
         horizon = session.due.horizon()
@@ -441,18 +443,12 @@ def plan(
         looked_at=messages.looked_at,
         is_cut=messages.looked_at < due,
         engine=engine,
-        slices=context.slices if on_spark else _slices_in_process(context, eligible),
+        slices=context.slices if on_spark else sessions_for(context, eligible),
         seconds=seconds,
         destinations=destinations,
         held_back=(*messages.held(pauses), *locked),
         sql=sql,
     )
-
-
-def _slices_in_process(context: SweepContext, eligible: int) -> int:
-    from duesweep.sweep.in_process import sessions_for  # noqa: PLC0415 - a look does without
-
-    return sessions_for(context, eligible)
 
 
 def with_problems(

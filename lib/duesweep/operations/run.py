@@ -229,7 +229,11 @@ def sweep_seen(
             )
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
-    locked = _locked(context) if report.skipped else ()
+    locked: Sequence[LockedRows] = ()
+    if report.skipped:
+        # None if the store does not answer.
+        with suppress(DuesweepError), context.store.open_driver() as session:
+            locked = session.due.locked(session.due.horizon())
     seconds = context.objective_seconds
     is_stuck = seconds is not None and any(one.due_seconds > seconds for one in locked)
     report = replace(report, is_late=report.is_late or is_stuck)
@@ -242,13 +246,6 @@ def sweep_seen(
         notices=notices,
         without_spark=without_spark,
     )
-
-
-def _locked(context: SweepContext) -> Sequence[LockedRows]:
-    """The messages that others hold after a sweep; none if the store does not answer."""
-    with suppress(DuesweepError), context.store.open_driver() as session:
-        return session.due.locked(session.due.horizon())
-    return ()
 
 
 @dataclass(slots=True)

@@ -60,7 +60,10 @@ def view_body(body: bytes) -> BodyView:
     """The body in the form that fits its content."""
     match _guess(body):
         case BodyForm.HEX:
-            return _view_hex(body)
+            shown = body[:_HEX_BYTES]
+            starts = range(0, len(shown), _BYTES_A_LINE)
+            lines = [_hex_line(at, shown[at : at + _BYTES_A_LINE]) for at in starts]
+            return BodyView(BodyForm.HEX, lines, len(body) > len(shown))
         case BodyForm.JSON:
             return _view_parsed(body, BodyForm.JSON, _indented_json)
         case BodyForm.XML:
@@ -97,13 +100,6 @@ def _view_text(body: bytes) -> BodyView:
     view = _view(BodyForm.TEXT, iter(_LINE_END.split(text)) if text else iter(()))
     is_cut = view.is_cut or len(body) > 4 * LONGEST + _BYTES_A_LINE
     return BodyView(view.form, view.lines, is_cut)
-
-
-def _view_hex(body: bytes) -> BodyView:
-    shown = body[:_HEX_BYTES]
-    starts = range(0, len(shown), _BYTES_A_LINE)
-    lines = [_hex_line(at, shown[at : at + _BYTES_A_LINE]) for at in starts]
-    return BodyView(BodyForm.HEX, lines, len(body) > len(shown))
 
 
 def _hex_line(at: int, part: bytes) -> str:

@@ -80,7 +80,7 @@ def _environment() -> Environment:
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_printable,
+        finalize=lambda value: make_printable(value) if type(value) is str else value,
         trim_blocks=True,
         loader=FunctionLoader(
             lambda name: files("duesweep.report").joinpath(name).read_text("utf-8")
@@ -101,10 +101,6 @@ def _environment() -> Environment:
 def _cells(row: Row) -> Sequence[Cell]:
     """Names of messages may be as long as a message; commands stay whole."""
     return [Cell(shorten(each, _LONGEST)) if isinstance(each, str) else each for each in row]
-
-
-def _printable(value: Any) -> Any:
-    return make_printable(value) if type(value) is str else value
 
 
 def bars(steps: Sequence[Step], title: str) -> str:

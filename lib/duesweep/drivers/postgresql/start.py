@@ -107,20 +107,16 @@ def _text_names(raw: psycopg.Connection[Any], encoding: str) -> Mapping[str, str
     """
     if encoding not in _found_names:
         is_whole = encoding in _WHOLE_ENCODINGS or encoding.startswith(WIDE_ENCODINGS)
-        codes = () if is_whole else range(128, 256)
-        unreadable = [code for code in codes if not _can_send(raw, code)]
+        unreadable = []
+        for code in () if is_whole else range(128, 256):
+            try:
+                raw.execute("SELECT pg_catalog.chr(%s::pg_catalog.int4)", [code])
+            except psycopg.errors.UntranslatableCharacter:
+                unreadable.append(code)
         ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in unreadable)
         begin = "replace(" * len(unreadable)
         _found_names[encoding] = {"text_begin": begin, "text_end": "".join(ends)}
     return _found_names[encoding]
-
-
-def _can_send(raw: psycopg.Connection[Any], code: int) -> bool:
-    try:
-        raw.execute("SELECT pg_catalog.chr(%s::pg_catalog.int4)", [code])
-    except psycopg.errors.UntranslatableCharacter:
-        return False
-    return True
 
 
 def time_outs(waits: SessionWaits) -> dict[str, str]:

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.core.errors import ConfigError
@@ -79,7 +77,9 @@ def write_config(file: Path, settings: Settings, comment: str) -> Config:
         written.write("\n".join(lines) + "\n")
     try:
         config = configuration.load(new)
-        if _read_explicit(config) != settings:
+        explicit = config.model_dump(exclude_unset=True, by_alias=True)
+        explicit["store"]["dsn"] = config.store.dsn.get_secret_value()
+        if explicit != settings:
             raise ConfigError(
                 "The environment has settings of duesweep (DUESWEEP_…), which override the "
                 "demonstration's settings",
@@ -89,11 +89,3 @@ def write_config(file: Path, settings: Settings, comment: str) -> Config:
     finally:
         new.unlink(missing_ok=True)
     return config
-
-
-def _read_explicit(config: Config) -> Settings:
-    set_by_us = config.model_dump(exclude_unset=True, by_alias=True)
-    store = set_by_us["store"]
-    if isinstance(store["dsn"], SecretStr):
-        store["dsn"] = store["dsn"].get_secret_value()
-    return set_by_us
