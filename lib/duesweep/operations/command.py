@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf
 from typing import NamedTuple
+from uuid import UUID
 
 from duesweep.core.change import Command, CommandName
 from duesweep.core.errors import (
@@ -35,6 +36,7 @@ from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.messages import Tell
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import DriverSession, OperatorDriver, operators_of
+from duesweep.stores.journal import Journal
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import SweepContext
@@ -318,12 +320,7 @@ def _open(session: OperatorDriver, command: Command, patience: Patience) -> Swee
     """
     while True:
         run = session.sweeps.open(session.due.horizon(), command=command)
-        others = (
-            each.sweep_id
-            for each in session.journal.unsettled()
-            if each.command and each.command.undoes and each.sweep_id != run.sweep_id
-        )
-        other = next(others, None) if command.name.undoes else None
+        other = _other_undoing(session.journal, run) if command.name.undoes else None
         if other is None:
             return run
         if session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
@@ -335,6 +332,13 @@ def _open(session: OperatorDriver, command: Command, patience: Patience) -> Swee
                 advice="try again when that one has ended",
                 transient=True,
             )
+
+
+def _other_undoing(journal: Journal, run: SweepRun) -> UUID | None:
+    for each in journal.unsettled():
+        if each.command and each.command.undoes and each.sweep_id != run.sweep_id:
+            return each.sweep_id
+    return None
 
 
 def _end(session: DriverSession, ledger: Ledger, run: SweepRun, clock: Clock) -> str | None:
