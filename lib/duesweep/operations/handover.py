@@ -26,9 +26,10 @@ from duesweep.operations.run import Run, ended_run
 from duesweep.queues.base import QueueSession
 from duesweep.stores.due import Horizon
 from duesweep.sweep.job import Engine, SweepContext
+from duesweep.sweep.open_sweep import Watch
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Watch, sweep
+from duesweep.sweep.sweep import sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.
 _ALL = timedelta(days=365 * 1_000)

@@ -45,9 +45,9 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from duesweep.sweep.open_sweep import Watch
     from duesweep.sweep.rounds import Rounds
     from duesweep.sweep.settler import Settler
-    from duesweep.sweep.sweep import Watch
 
 T = TypeVar("T")
 

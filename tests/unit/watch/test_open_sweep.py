@@ -217,7 +217,7 @@ def test_other_messages_do_not_wait_for_a_limit() -> None:
 def test_limit_of_few_messages_is_used_up_by_sweeps_that_end_before_the_next_one_may_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duesweep.sweep.sweep.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("duesweep.sweep.open_sweep.OPEN_SECONDS", 0.2)
     world, ticker, _ = _limited(per_second=2)
 
     runs = []
@@ -348,7 +348,7 @@ def test_open_sweep_ends_when_the_destination_of_limited_messages_fails() -> Non
 def test_next_sweep_plans_the_messages_that_wait_for_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duesweep.sweep.sweep.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("duesweep.sweep.open_sweep.OPEN_SECONDS", 0.2)
     world, ticker, _ = _limited(per_second=5)
 
     runs = []
