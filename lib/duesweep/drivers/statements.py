@@ -132,6 +132,8 @@ class Keys(tuple[str, ...]):
 
 # What statements have in braces: tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]
+# The name of a statement, its values, and names of its own for its braces.
+Named = tuple[str, Mapping[str, object], Names]
 
 
 class UndoneError(Exception):

@@ -222,18 +222,18 @@ class SqlTask(TaskSession):
                 over_limit=over_limit,
             )
         tombstones = Tombstones.of(delivered, self._endpoint)
-        self._journal_batch(run, slice_number, tombstones, server_us, failed=len(failed))
+        self._journal_batch(
+            self.journalled(run, slice_number, tombstones, server_us, failed=len(failed))
+        )
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
-        tombstones = moved.tombstones
-        counted = zip(tombstones.keys, tombstones.attempts, strict=True)
-        self.clear_counters(key for key, failures in counted if failures)
-        self._journal_batch(run, slice_number, tombstones, server_us)
+        self.clear_counters(moved.tombstones.failed_before)
+        self._journal_batch(self.journalled(run, slice_number, moved.tombstones, server_us))
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
-            self._refuse_closed(run, self._fence(run))
+            self.refuse_closed(run, self._fence(run))
             self.statements.execute(
                 "journal_slice",
                 sweep_id=run.sweep_id,
@@ -258,7 +258,7 @@ class SqlTask(TaskSession):
 
     def begun(self, run: SweepRun, fence: Sequence[Any]) -> Begun:
         """The batch that has begun, by the row of `fence`."""
-        self._refuse_closed(run, fence)
+        self.refuse_closed(run, fence)
         if fence[0].is_stopping:
             raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
         pauses = read_pauses(self.statements, self.source) if fence[0].has_pauses else ()
@@ -268,7 +268,7 @@ class SqlTask(TaskSession):
         lock = batches_lock(run.sweep_id)
         return self.statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
 
-    def _refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
+    def refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
         if not fence or not fence[0].is_open:
             raise SweepClosedError(
                 f"Sweep {run.sweep_id} of {self.source} was closed by another process, which took "
@@ -340,7 +340,10 @@ class SqlTask(TaskSession):
             )
         self.clear_counters(m.key for m in messages if m.attempts)
 
-    def _journal_batch(
+    def _journal_batch(self, batch: Values) -> None:
+        refuse_dropped(self.statements.execute("journal_batch", **batch), self.source)
+
+    def journalled(
         self,
         run: SweepRun,
         slice_number: int,
@@ -348,20 +351,19 @@ class SqlTask(TaskSession):
         server_us: int,
         *,
         failed: int = 0,
-    ) -> None:
+    ) -> Values:
+        """The values of the journal's row of a batch."""
         late = tombstones.lateness_ms(server_us)
-        took = self.statements.execute(
-            "journal_batch",
-            sweep_id=run.sweep_id,
-            slice=slice_number,
-            dispatched=len(tombstones.keys),
-            failed=failed,
-            body_bytes=sum(tombstones.body_bytes),
-            attempts_changed=bool(failed) or any(tombstones.attempts),
-            lateness_ms=self.late([ms for ms in late if ms is not None]),
-            outcomes=tombstones.encode(late, server_us) if tombstones.keys else None,
-        )
-        refuse_dropped(took, self.source)
+        return {
+            "sweep_id": run.sweep_id,
+            "slice": slice_number,
+            "dispatched": len(tombstones.keys),
+            "failed": failed,
+            "body_bytes": sum(tombstones.body_bytes),
+            "attempts_changed": bool(failed) or any(tombstones.attempts),
+            "lateness_ms": self.late([ms for ms in late if ms is not None]),
+            "outcomes": tombstones.encode(late, server_us) if tombstones.keys else None,
+        }
 
     def _journal_exhausted(
         self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int

@@ -11,21 +11,21 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from duesweep.core.address import SqlServerTable
+from duesweep.core.account import SliceEnd, end_as_values
 from duesweep.core.errors import StoreError, TransactionLostError, UnusualBatchError
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import SCANNED_ROWS
-from duesweep.core.world import micros
+from duesweep.core.world import StoreClock, micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text
-from duesweep.drivers.sqlserver.errors import row_errors
+from duesweep.drivers.sqlserver.errors import row_errors, unusual_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.drivers.statements import Keys
+from duesweep.drivers.statements import Keys, Named
 from duesweep.stores.dialect import Location, Values, batches_lock
 from duesweep.stores.forward import split_headers
 from duesweep.stores.kinds import split_lock_key
@@ -41,7 +41,6 @@ from duesweep.stores.tombstone import Tombstones
 _FEW = 4
 # A character beyond U+FFFF: the server's collation decides whether that is one or two.
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
-_COMMITTABLE = 1
 # More inserts are sent one by one: in one text they would be another text in nearly each batch,
 # which the server had to prepare again.
 _MANY_DESTINATIONS = 16
@@ -61,15 +60,24 @@ class _Group:
 
 
 class _Span(NamedTuple):
-    """A batch that has begun, the span of its Dues, its rows by their destination as it is written,
-    the other claim keys, and some retry counters.
+    """A batch that has begun, the server's clock, the span of its Dues, its rows by their
+    destination as it is written, the other claim keys, and some retry counters.
     """
 
     begun: Begun
+    clock: StoreClock
     span: Values
     groups: Sequence[tuple[str, _Group]]
     unclaimed: Locked
     some_counters: Sequence[Any]
+
+
+class _Move(NamedTuple):
+    """The span of Dues that a batch moves, its tables' names, and an INSERT for each queue."""
+
+    span: Values
+    tables: Sequence[str]
+    inserts: Sequence[Named]
 
 
 class _OthersRemovedError(Exception):
@@ -86,8 +94,6 @@ class SqlServerTask(SqlTask):
 
     def __init__(self, session: SqlServerSession, location: Location) -> None:
         super().__init__(session, location)
-        # The tables that were found to have no triggers.
-        self._without_triggers: set[str] = set()
         if self._kind.columns["Headers"] != "nvarchar":
             # They are rewritten on their way.
             self.can_move = False
@@ -204,23 +210,30 @@ class SqlServerTask(SqlTask):
 
     # Move.
 
+    def moving(self) -> AbstractContextManager[None]:
+        """No transaction stays open while this process works: `finish_moved` is one request."""
+        return nullcontext()
+
     def select(
         self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
     ) -> Selection:
-        """Lock the span of the claim keys' Dues, if it holds no other messages."""
+        """Read the span of the claim keys' Dues, if it holds no other messages. Nothing is locked:
+        `finish_moved` fails if messages come or go before it.
+        """
         self._forget(left_alone)
         dues = Counter(due for group in groups for due in group.keys)
         span: Values = {"first": min(dues), "last": max(dues)}
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
-        fence, rows, some_counters = self.statements.rows_of_each(
-            ("fence", {"sweep_id": run.sweep_id, "lock": batches_lock(run.sweep_id)}, {}),
+        sweep, rows, some_counters = self.statements.rows_of_each(
+            ("look_at_sweep", {"sweep_id": run.sweep_id}, {}),
             ("set_span", span, {}),
-            ("claim_span", {"most": dues.total() + 1}, {}),
+            ("read_span", {"most": dues.total() + 1}, {}),
             ("read_some_attempts", {"source": self.source, "most": FEW_COUNTERS}, {}),
-            what="claim_span",
+            what="read_span",
         )
-        begun = self.begun(run, fence)
+        begun = self.begun(run, sweep)
+        clock = StoreClock(begun.server_us, self._location.world.clock)
         claimed = Counter(row.due for row in rows)
         excluded = set(self._excluded_at(dues))
         if claimed - dues or not excluded.isdisjoint(row.message_key for row in rows):
@@ -232,7 +245,8 @@ class SqlServerTask(SqlTask):
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
         groups_found = [(each, found[each]) for each in forwards]
-        return Selection(addresses, _Span(begun, span, groups_found, unclaimed, some_counters))
+        chosen = _Span(begun, clock, span, groups_found, unclaimed, some_counters)
+        return Selection(addresses, chosen)
 
     def move(
         self,
@@ -240,16 +254,60 @@ class SqlServerTask(SqlTask):
         selection: Selection,
         tables: Mapping[Address, Table],
     ) -> Moved:
-        """Move the span."""
+        """Say what `finish_moved` moves."""
         chosen: _Span = selection.rest
-        begun, moved, moves = chosen.begun, Tombstones(), []
+        tombstones, names, inserts = Tombstones(), [self._delayed.sql], list[Named]()
         for address, (forward, group) in zip(selection.addresses, chosen.groups, strict=True):
             cut = HeaderCut.of(self._location, forward, address, tables[address])
-            moves.append((cut.queue, group.cuts))
-            moved.add(cut.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes))
-        if moves:
-            begun = begun._replace(server_us=self._move_span(chosen.span, moves))
-        return self.checked_move(begun, moved, chosen.unclaimed, chosen.some_counters)
+            tombstones.add(
+                cut.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes)
+            )
+            names.append(cut.queue.table.sql)
+            name = "move_recoverable_span" if cut.queue.has_recoverable else "move_span"
+            values = {"cuts": json.dumps(group.cuts), "messages": len(group.cuts)}
+            inserts.append((name, values, {"queue": names[-1]}))
+        # The time of the move, which is the next step.
+        begun = chosen.begun._replace(server_us=chosen.clock.now_us())
+        moved = self.checked_move(begun, tombstones, chosen.unclaimed, chosen.some_counters)
+        return replace(moved, rest=_Move(chosen.span, names, inserts))
+
+    def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
+        """Move the span and journal that, in one request, which is a transaction of its own.
+
+        If that takes too long, it may have been committed: then the careful form counts its
+        messages as gone.
+        """
+        span, tables, inserts = moved.rest
+        tombstones, count = moved.tombstones, len(moved.tombstones.keys)
+        set_span: Named = "set_span", span, {}
+        begin: Named = "refuse_triggers", {"tables": tables}, {}
+        remove = "seek_and_remove_span" if self._seeks else "remove_span"
+        end: list[Named] = [
+            (remove, {"messages": count, "most": count + 1}, {}),
+            ("journal_batch", self.journalled(run, slice_number, tombstones, server_us), {}),
+            ("refuse_dropped", {}, {}),
+        ]
+        if counted := Keys(tombstones.failed_before):
+            end.append(("clear_attempts", {"source": self.source, "keys": counted}, {}))
+        with unusual_errors():
+            if len(inserts) <= _MANY_DESTINATIONS:
+                self._commit_each(run, begin, set_span, *inserts, *end, what="move_span")
+                return
+            with self.transaction():
+                for each in (begin, *inserts):
+                    self.statements.rows_of_each(set_span, each, what="move_span")
+                self._commit_each(run, set_span, *end, what="move_span")
+
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
+        values = {"sweep_id": run.sweep_id, "slice": slice_number, **end_as_values(end)}
+        self._commit_each(run, ("journal_slice", values, {}), what="journal_slice")
+
+    def _commit_each(self, run: SweepRun, *named: Named, what: str) -> None:
+        """Run statements in a transaction of their own, if the sweep is open."""
+        lock = batches_lock(run.sweep_id)
+        fence: Named = "fence_or_end", {"sweep_id": run.sweep_id, "lock": lock}, {}
+        [is_open, *_] = self.statements.commit_each(fence, *named, what=what)
+        self.refuse_closed(run, is_open)
 
     def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
         """The rows by their destination."""
@@ -276,62 +334,6 @@ class SqlServerTask(SqlTask):
         if self._kind.has_destination:
             return text, row.destination or ""
         return split_headers(text)
-
-    def _move_span(
-        self, span: Values, moves: Sequence[tuple[Any, Sequence[dict[str, object]]]]
-    ) -> int:
-        """Put messages into each of these queue tables, with these cuts, and remove the span.
-        Returns the server's time after that.
-        """
-        self._refuse_triggers([self._delayed, *(queue.table for queue, _ in moves)])
-        inserts = [
-            (
-                "move_recoverable_span" if queue.has_recoverable else "move_span",
-                {"cuts": json.dumps(cuts)},
-                {"queue": queue.table.sql},
-            )
-            for queue, cuts in moves
-        ]
-        claimed = sum(len(cuts) for _, cuts in moves)
-        arrived: list[list[Any]] = []
-        if len(inserts) > _MANY_DESTINATIONS:
-            for insert in inserts:
-                arrived += self.statements.rows_of_each(
-                    ("set_span", span, {}), insert, what="move_span"
-                )
-            inserts = []
-        remove = "seek_and_remove_span" if self._seeks else "remove_span"
-        # One more than were claimed shows that others came.
-        *others, [removed] = self.statements.rows_of_each(
-            ("set_span", span, {}),
-            *inserts,
-            (remove, {"most": claimed + 1}, {}),
-            what="move_span",
-        )
-        arrived += others
-        for (queue, cuts), [row] in zip(moves, arrived, strict=True):
-            if row.messages != len(cuts):
-                raise UnusualBatchError(f"{queue} took {row.messages} of {len(cuts)} messages")
-        if removed.messages != claimed:
-            raise UnusualBatchError("others came among the messages")
-        if removed.state != _COMMITTABLE:
-            raise UnusualBatchError("the transaction has ended without an error")
-        server_us: int = removed.server_us
-        return server_us
-
-    def _refuse_triggers(self, tables: Sequence[SqlServerTable]) -> None:
-        """Raise `UnusualBatchError` if a trigger can affect a move: it could undo that,
-        and the counts would not show it. A session looks once at each table.
-        """
-        names = {table.sql for table in tables} - self._without_triggers
-        if not names:
-            return
-        [found] = self.statements.rows_of_each(
-            ("find_triggers", {"tables": sorted(names)}, {}), what="find_triggers"
-        )
-        if found:
-            raise UnusualBatchError(f"{found[0].name} has a trigger")
-        self._without_triggers |= names
 
     # The memory of a session.
 

@@ -70,8 +70,8 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Messages that are in their queues, in the open transaction; the other values are as in a
-    `Claim`.
+    """Messages that are in their queues, or will be with `finish_moved`; the other values are as in
+    a `Claim`. `rest` is the store's own.
     """
 
     tombstones: Tombstones
@@ -79,6 +79,7 @@ class Moved:
     gone: int = 0
     later: int = 0
     paused: tuple[str, ...] = ()
+    rest: Any = None
 
 
 # The keys of messages by their claim keys, where these are not keys.
@@ -152,17 +153,23 @@ class TaskSession(Protocol):
         """
         raise not_supported("[[limit]]")
 
+    def moving(self) -> AbstractContextManager[None]:
+        """The transaction in which a batch is moved, from `select` to `finish_moved`; nothing where
+        `finish_moved` alone is one.
+        """
+        return self.transaction()
+
     def select(
         self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
     ) -> Selection:
-        """Choose the messages of the claim keys, to move them in this transaction. Raises
+        """Choose the messages of the claim keys, to move them in the next steps. Raises
         `UnusualBatchError` if it cannot.
         """
         raise UnusualBatchError("the store moves no messages")
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
-        """Remove the selected messages that a claim would lock, and put them into their queues, in
-        one transaction. `tables` has one for each address of the selection.
+        """Remove the selected messages that a claim would lock, and put them into their queues,
+        here or in `finish_moved`. `tables` has one for each address of the selection.
 
         Raises `UnusualBatchError` if it cannot move all that a claim might lock, if a message
         is not as usual, or if a queue refuses one. Then the transaction has to be rolled back.
@@ -170,7 +177,7 @@ class TaskSession(Protocol):
         raise UnusualBatchError("the store moves no messages")
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
-        """As `finish`, for messages that were moved."""
+        """As `finish`, for messages that were moved. Raises `UnusualBatchError` as `move` does."""
         raise UnusualBatchError("the store moves no messages")
 
     def expect_no_idle_client(self) -> None:

@@ -81,6 +81,11 @@ class Tombstones:
         for each in fields(self):
             getattr(self, each.name).extend(getattr(more, each.name))
 
+    @property
+    def failed_before(self) -> list[str]:
+        """The keys of messages that have failed before."""
+        return [key for key, failures in zip(self.keys, self.attempts, strict=True) if failures]
+
     def lateness_ms(self, dispatched_us: int) -> list[int | None]:
         """How many whole milliseconds each message is late at `dispatched_us`: 0 if deferred, None
         for an infinite Due.

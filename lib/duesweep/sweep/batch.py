@@ -218,7 +218,7 @@ class Batches:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
         try:
             # Its end is the COMMIT.
-            with self._store.transaction():
+            with self._store.moving():
                 end = self._move_and_journal(groups)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual[str(error)] += 1

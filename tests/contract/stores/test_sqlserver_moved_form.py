@@ -2,28 +2,35 @@
 that need the careful form. Nothing here shows locks: a stand-in has none.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
 import pytest
 
-from duesweep.core.errors import MessageError, UnusualBatchError
+from duesweep.core.errors import MessageError, SweepClosedError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.stores.forward import cut_off
 from duesweep.stores.sqlserver_task import SqlServerTask
+from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Forwarded, Moved, Table
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
-from duesweep_testing.sweeps import move_into, open_sweep
+from duesweep_testing.sweeps import close_sweep, move_into, open_sweep
 from support.random_headers import careful_message, random_headers
 from support.sqlserver_server import SqlServerEndpoint
 from support.sweeps import dispatch_without_settling
 
 
-def _move(endpoint: SqlServerEndpoint, *dues: str) -> Moved:
+def _move(
+    endpoint: SqlServerEndpoint,
+    *dues: str,
+    meanwhile: Callable[[SweepContext, SweepRun], None] = lambda *_: None,
+) -> Moved:
+    """Move messages. `meanwhile` runs after they were read."""
     context = endpoint.context()
     run = open_sweep(context.store)
-    with context.store.open_task() as task, context.queue.open(task) as queue, task.transaction():
+    with context.store.open_task() as task, context.queue.open(task) as queue, task.moving():
 
         def into(address: str | None) -> Table:
             table = queue.table(queue.resolve(address))
@@ -31,6 +38,7 @@ def _move(endpoint: SqlServerEndpoint, *dues: str) -> Moved:
             return table
 
         moved = move_into(task, run, [Forwarded(None, dues)], into)
+        meanwhile(context, run)
         task.finish_moved(run, 0, moved, moved.server_us)
     return moved
 
@@ -128,6 +136,54 @@ def test_queue_that_refuses_a_message_gets_the_others(
 
     assert [row.body for row in endpoint.queue_rows("Billing")] == [b"a", b"b"]
     assert len(endpoint.attempts()) == len(endpoint.waiting()) == 1
+
+
+@pytest.mark.parametrize("what", ["one goes", "one comes", "one gets another Due", "a trigger"])
+def test_batch_that_others_disturb_after_it_was_read_never_happened(
+    sqlserver_endpoint: SqlServerEndpoint, what: str
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing", "Shipping")
+    due = endpoint.due_in(-60)
+    rows = endpoint.load([delayed_row(name, due=due) for name in ("Billing", "Shipping")])
+    delayed, billing = endpoint.delayed, endpoint.addresses.parse("Billing").sql
+    key = rows[1].key
+    harm = {
+        "one goes": f"DELETE FROM {delayed} WHERE RowVersion = {key}",
+        "one comes": f"INSERT INTO {delayed} (Headers, Due) SELECT Headers, Due FROM {delayed}",
+        "one gets another Due": f"UPDATE {delayed} SET Due = GETUTCDATE() WHERE RowVersion = {key}",
+        "a trigger": f"CREATE TRIGGER [{endpoint.schema}].[late] ON {billing} AFTER INSERT AS"
+        " BEGIN DECLARE @Nothing int; SET @Nothing = 1; END",
+    }
+
+    with pytest.raises(UnusualBatchError):
+        _move(
+            endpoint,
+            *endpoint.server.claim_keys(rows),
+            meanwhile=lambda *_: endpoint.execute(harm[what]),
+        )
+
+    waiting = {"one goes": 1, "one comes": 4}.get(what, 2)
+    assert len(endpoint.waiting()) == waiting
+    assert endpoint.queue_rows("Billing") == endpoint.queue_rows("Shipping") == []
+    assert endpoint.fetch(f"SELECT kind FROM {endpoint.own_table('journal')}") == []
+    _dispatch(endpoint.context())
+    assert len(endpoint.queue_rows("Billing") + endpoint.queue_rows("Shipping")) == waiting
+
+
+def test_sweep_that_is_closed_after_its_batch_was_read_moves_nothing(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    rows = endpoint.load([delayed_row("Billing", due=endpoint.due_in(-60))])
+
+    with pytest.raises(SweepClosedError):
+        _move(
+            endpoint,
+            *endpoint.server.claim_keys(rows),
+            meanwhile=lambda context, run: close_sweep(context.store, run),
+        )
+
+    assert (len(endpoint.waiting()), endpoint.queue_rows("Billing")) == (1, [])
 
 
 @pytest.mark.parametrize("table", ["Billing", "Sales.Orders.Delayed"])

@@ -11,6 +11,8 @@ _KINDS = {str: "text", bytes: "bytes", bool: "bool", int: "int", float: "float"}
 # ODBC's type, where duesweep declares one.
 _DECLARED = {-9: "nvarchar(max)", -3: "varbinary(max)"}
 _BEGIN = re.compile(r"\bBEGIN TRANSACTION\b")
+# In one request.
+_WHOLE = re.compile(r"\bBEGIN TRANSACTION\b.*\bCOMMIT TRANSACTION\b", re.DOTALL)
 _END = re.compile(r"(COMMIT|IF @@TRANCOUNT > 0 ROLLBACK) TRANSACTION")
 
 
@@ -68,7 +70,8 @@ class _Cursor(_Wrapped):
 
     def _note(self, text: str, values: Iterable[Any]) -> None:
         was_open = bool(self._calls) and self._calls[-1].is_open
-        is_open = not _END.match(text) and (was_open or bool(_BEGIN.search(text)))
+        begins = bool(_BEGIN.search(text)) and not _WHOLE.search(text)
+        is_open = not _END.match(text) and (was_open or begins)
         sizes = [*self._sizes, *[None] * 100]
         kinds = tuple(_kind(value, size) for value, size in zip(values, sizes, strict=False))
         self._calls.append(Exchange([Statement(text, kinds)], is_open=is_open))

@@ -44,11 +44,29 @@ def in_sqlserver(statement: Statement) -> str:
     # Some differ in a table's name only.
     if found := _names_of(code):
         return " or ".join(found)
-    # Of each of some tables, in one round trip.
-    parts = [_names_of(f"{part.strip()};") for part in code.split(";") if part.strip()]
-    if all(part and part[0].startswith("describe_") for part in parts):
-        return " + ".join(dict.fromkeys(" or ".join(part) for part in parts))
+    # Several in one round trip, some of them for each of some tables.
+    if parts := _names_in_order(code):
+        return " + ".join(dict.fromkeys(parts))
     return _steady(" ".join(code.split()))
+
+
+def _names_in_order(code: str) -> list[str]:
+    """The names of the statements of which this text consists; none: it has others."""
+    names = []
+    while code:
+        found = [(len(code) - each.end(), name) for name, each in _matches(code)]
+        if not found:
+            return []
+        rest, name = min(found)
+        names.append(name)
+        code = code[len(code) - rest :].lstrip()
+    return names
+
+
+def _matches(code: str) -> Iterator[tuple[str, re.Match[str]]]:
+    for name, pattern in _patterns().items():
+        if found := pattern.match(code):
+            yield name, found
 
 
 def _names_of(code: str) -> list[str]:

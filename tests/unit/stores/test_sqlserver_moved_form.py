@@ -5,6 +5,7 @@ unusual batches.
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -12,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.account import Account, SliceEnd
 from duesweep.core.address import SqlServerTable
-from duesweep.core.errors import MessageError, UnusualBatchError
+from duesweep.core.errors import MessageError, SweepClosedError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Address
 from duesweep.drivers.sqlserver.binding import adapted, size_of
+from duesweep.drivers.statements import Named
 from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQueueTable
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.task import Forwarded, Moved
@@ -37,25 +40,25 @@ def _row(key: str, due: str, headers: str | None = USUAL, destination: str | Non
 @dataclass
 class Server:
     """A session on a delayed table and its queues. `refused` is how many rows a queue drops without
-    an error, `came` how many come into the span during the batch, `held` how many others hold.
+    an error, `came` how many come into the span after it was read, `held` how many others hold.
     `sent` are the requests as the server tells them apart: by text, and by declarations of values.
+    `journal` are the names and values of the rows that it has.
     """
 
     stored: list[Any]
     refused: int = 0
     came: int = 0
     held: int = 0
-    state: int = 1
+    is_open: int = 1
     triggers: Sequence[str] = ()
     counters: Sequence[tuple[str, int]] = ()
-    looked_at: list[str] = field(default_factory=list)
+    journal: list[tuple[str, Any]] = field(default_factory=list)
     queues: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     inserts: list[str] = field(default_factory=list)
     removals: list[str] = field(default_factory=list)
     sent: set[object] = field(default_factory=set)
     trips: int = 0
     seeks: int = 1
-    is_in_transaction = False
 
     def named(self, _: object) -> "Server":
         return self
@@ -80,7 +83,17 @@ class Server:
             for key, is_eligible in self.counters
         ]
 
-    def rows_of_each(self, *named: tuple[str, Any, Any], what: str) -> list[list[Any]]:  # noqa: ARG002 - for errors
+    def commit_each(self, *named: Named, what: str) -> list[list[Any]]:
+        """All or nothing, but `is_open` is known before that."""
+        assert named[0][0] == "fence_or_end"
+        before = deepcopy(self.queues)
+        try:
+            return self.rows_of_each(*named, what=what)
+        except UnusualBatchError:
+            self.queues = before
+            raise
+
+    def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:  # noqa: ARG002 - for errors
         self.trips += 1
         self.sent.add(
             tuple(
@@ -90,36 +103,46 @@ class Server:
         )
         found: list[list[Any]] = []
         for name, values, names in named:
-            if name == "fence":
-                fence = {"is_open": 1, "is_stopping": 0, "has_pauses": 0, "server_us": 1}
-                found.append([SimpleNamespace(**fence)])
+            if name == "look_at_sweep":
+                sweep = {"is_open": 1, "is_stopping": 0, "has_pauses": 0, "server_us": 1}
+                found.append([SimpleNamespace(**sweep)])
+            elif name == "fence_or_end":
+                found.append([SimpleNamespace(is_open=self.is_open)])
+                if not self.is_open:
+                    break
             elif name == "set_span":
                 self.span = [
                     row for row in self.stored if values["first"] <= row.due <= values["last"]
                 ]
-            elif name == "claim_span":
+            elif name == "read_span":
                 found.append(self.span[: values["most"]])
             elif name == "read_some_attempts":
-                # After the rows were locked.
-                assert [each for each, _, _ in named][-2:] == ["claim_span", name]
                 found.append(self.rows(name, **values))
-            elif name == "find_triggers":
-                self.looked_at += values["tables"]
-                found.append(
-                    [SimpleNamespace(name=t) for t in values["tables"] if t in self.triggers]
-                )
-            elif name.endswith("remove_span"):
-                self.removals.append(name)
-                gone = {"messages": len(self.span) + self.came, "state": self.state, "server_us": 2}
-                found.append([SimpleNamespace(**gone)])
             else:
-                self.inserts.append(name)
-                cuts = json.loads(values["cuts"])
-                stored = {row.message_key: row.headers for row in self.span}
-                rows = [(cut["key"], _stuff(stored[cut["key"]], cut)) for cut in cuts]
-                self.queues.setdefault(names["queue"], []).extend(rows)
-                found.append([SimpleNamespace(messages=len(rows) - self.refused)])
+                self._change(name, values, names)
         return found
+
+    def _change(self, name: str, values: Any, names: Any) -> None:
+        """Run one statement of a move, or fail as the server does."""
+        if name == "refuse_triggers":
+            _fail_if(not set(values["tables"]).isdisjoint(self.triggers), "a table has a trigger")
+        elif name.endswith("remove_span"):
+            self.removals.append(name)
+            _fail_if(len(self.span) + self.came != values["messages"], "others came")
+        elif name in {"journal_batch", "journal_slice"}:
+            self.journal.append((name, values))
+        elif name not in {"refuse_dropped", "clear_attempts"}:
+            self.inserts.append(name)
+            cuts = json.loads(values["cuts"])
+            stored = {row.message_key: row.headers for row in self.span}
+            rows = [(cut["key"], _stuff(stored[cut["key"]], cut)) for cut in cuts]
+            self.queues.setdefault(names["queue"], []).extend(rows)
+            _fail_if(len(rows) - self.refused != values["messages"], "did not take each message")
+
+
+def _fail_if(fault: object, text: str) -> None:
+    if fault:
+        raise UnusualBatchError(text)
 
 
 def _stuff(text: str, cut: dict[str, int]) -> str | None:
@@ -141,7 +164,10 @@ def _into(address: Address) -> SqlServerQueueTable:
 
 
 def _move(task: SqlServerTask, *dues: str) -> Moved:
-    return move_into(task, RUN, [Forwarded(None, dues)], _into)
+    moved = move_into(task, RUN, [Forwarded(None, dues)], _into)
+    if moved.tombstones.keys:
+        task.finish_moved(RUN, 0, moved, moved.server_us)
+    return moved
 
 
 def test_headers_are_cut_as_the_careful_form_cuts_them_or_the_batch_is_unusual() -> None:
@@ -181,7 +207,6 @@ def test_each_destination_has_one_insert_into_a_table_of_its_own_shape() -> None
     }
     assert sorted(moved.tombstones.keys) == ["0", "1", "2", "3"]
     assert moved.tombstones.body_bytes == [5] * 4
-    assert moved.server_us == 2, "the time after the move"
 
 
 def test_inserts_for_many_destinations_are_sent_one_by_one() -> None:
@@ -191,7 +216,7 @@ def test_inserts_for_many_destinations_are_sent_one_by_one() -> None:
     _move(_task(few), *[FIRST] * 16)
     _move(_task(many), *[FIRST] * 17)
 
-    assert (few.trips, many.trips) == (3, 2 + 17 + 1)
+    assert (few.trips, many.trips) == (2, 1 + 1 + 17 + 1)
     assert len(many.queues) == 17
 
 
@@ -205,7 +230,7 @@ def test_day_of_small_batches_is_a_few_requests_for_the_plans_of_the_server() ->
         ]
         _move(_task(Server(rows, sent=sent)), *[FIRST] * len(rows))
 
-    assert len(sent) <= 15 + len(("claim", "look for triggers"))
+    assert len(sent) <= 15 + len(("read",))
 
 
 def test_destination_in_a_column_is_not_looked_for_in_headers() -> None:
@@ -230,11 +255,10 @@ def test_headers_that_are_rewritten_are_not_moved(kind: str, can: int) -> None:
             {"stored": [_row("1", FIRST), _row("2", SECOND), _row("3", THIRD)]},
             "other messages also have",
         ),
-        ({"refused": 1}, "took 0 of 1 messages"),
+        ({"refused": 1}, "did not take each message"),
         ({"came": 1}, "others came"),
-        ({"state": 0}, "transaction has ended"),
-        ({"triggers": ["[nsb].[dbo].[Billing]"]}, "Billing. has a trigger"),
-        ({"triggers": [DELAYED.sql]}, "Delayed. has a trigger"),
+        ({"triggers": ["[nsb].[dbo].[Billing]"]}, "a table has a trigger"),
+        ({"triggers": [DELAYED.sql]}, "a table has a trigger"),
         ({"stored": [], "held": 1}, "some rows are locked"),
         ({"counters": [("1", 0)]}, "in back-off"),
         ({"stored": [_row("1", FIRST, USUAL.replace("b", "\N{GRINNING FACE}", 1))]}, "count"),
@@ -248,6 +272,30 @@ def test_batch_is_unusual(more: dict[str, Any], reason: str) -> None:
 
     with pytest.raises(UnusualBatchError, match=reason):
         _move(_task(server), *dues)
+
+    assert (server.queues, server.journal) == ({}, [])
+
+
+def test_sweep_that_is_closed_while_a_batch_is_prepared_moves_nothing() -> None:
+    server = Server([_row("1", FIRST)], is_open=0)
+
+    with pytest.raises(SweepClosedError):
+        _move(_task(server), FIRST)
+
+    assert (server.queues, server.journal) == ({}, [])
+
+
+def test_slice_ends_in_one_request_unless_the_sweep_is_closed() -> None:
+    end = SliceEnd(Account(claimed=7), None)
+    open_one, closed = Server([]), Server([], is_open=0)
+
+    _task(open_one).end_slice(RUN, 3, end)
+    with pytest.raises(SweepClosedError):
+        _task(closed).end_slice(RUN, 3, end)
+
+    [(name, values)] = open_one.journal
+    assert (name, values["slice"], values["claimed"]) == ("journal_slice", 3, 7)
+    assert (open_one.trips, closed.trips, closed.journal) == (1, 1, [])
 
 
 def test_message_that_is_not_due_by_the_horizon_makes_the_batch_unusual() -> None:
@@ -286,17 +334,6 @@ def test_message_that_is_left_alone_makes_the_batch_unusual() -> None:
 
     with pytest.raises(UnusualBatchError, match="other messages also have these Dues"):
         task.select(RUN, [Forwarded(None, [FIRST])], {FIRST: {"1"}})
-
-
-def test_session_looks_once_at_each_table_for_triggers() -> None:
-    server = Server([_row("1", FIRST), _row("2", SECOND, USUAL.replace("Billing", "Other"))])
-    task = _task(server)
-
-    for dues in ([FIRST], [FIRST, SECOND], [FIRST, SECOND]):
-        _move(task, *dues)
-
-    billing, other = (f"[nsb].[dbo].[{name}]" for name in ("Billing", "Other"))
-    assert server.looked_at == [billing, DELAYED.sql, other]
 
 
 @pytest.mark.parametrize(

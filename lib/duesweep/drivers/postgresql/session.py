@@ -55,6 +55,7 @@ from duesweep.drivers.postgresql.wire import (
 from duesweep.drivers.process import process_name
 from duesweep.drivers.statements import (
     Keys,
+    Named,
     Names,
     Session,
     describe_statement,
@@ -112,9 +113,7 @@ class PostgreSqlSession(Session):
         with self.transaction():
             self._raw.execute(text.encode())
 
-    def rows_of_each(
-        self, *named: tuple[str, Mapping[str, object], Names], what: str
-    ) -> list[list[Any]]:
+    def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:
         """The rows of several named statements, each with its values, and with names of its own in
         its braces, in one round trip. They run in this order; after one that fails, none does.
         Errors name `what`. Raises `UnusualBatchError` if the server refuses one,

@@ -43,6 +43,7 @@ from duesweep.drivers.sqlserver.errors import (
 )
 from duesweep.drivers.sqlserver.silence import SilenceWatch, refuse_closed_port
 from duesweep.drivers.statements import (
+    Named,
     Names,
     Session,
     describe_statement,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 _KEEPALIVE = {"KeepAlive": "15", "KeepAliveInterval": "5", "ConnectRetryCount": "0"}
 _CLOSE_SECONDS = 2.0
 _COMMITTABLE = 1
+# After an error at the end of a text, Babelfish leaves the setting as it was in the text.
+_ROLL_BACK = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; SET XACT_ABORT OFF"
 # A slice runs a dozen statements, and three more for each destination.
 _KEPT_CURSORS = 256
 
@@ -142,19 +145,34 @@ class SqlServerSession(Session):
             _drain(cursor)
         return rows
 
-    def rows_of_each(
-        self, *named: tuple[str, Mapping[str, object], Names], what: str
-    ) -> list[list[Any]]:
+    def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:
         """The rows of several named statements, each with its values, and with names of its own in
         its braces, in one round trip: a list for each SELECT. The next ones know the variables of
         earlier ones. Errors name `what`. Raises `UnusualBatchError` if the server
         refuses one, and is itself well.
         """
+        with unusual_errors():
+            return self._rows_of_each(named, what)
+
+    def commit_each(self, *named: Named, what: str) -> list[list[Any]]:
+        """The rows of several named statements as `rows_of_each` returns them, in a transaction
+        that begins and ends with them: no lock waits for this process. The first statement that
+        fails rolls it back, and is the last. In an open transaction they are a part of that.
+        """
+        try:
+            all_of_it = ("begin_at_once", {}, {}), *named, ("commit_at_once", {}, {})
+            return self._rows_of_each(all_of_it, what)
+        except BaseException:
+            if not self.is_in_transaction:
+                self._roll_back()
+            raise
+
+    def _rows_of_each(self, named: Sequence[Named], what: str) -> list[list[Any]]:
         bound = [
             bind(name, {**self.names, **names}, adapted(values)) for name, values, names in named
         ]
         found = []
-        with unusual_errors(), self._prepared(what, "".join(text for text, _ in bound)) as prepared:
+        with self._prepared(what, "".join(text for text, _ in bound)) as prepared:
             prepared.execute([value for _, parameters in bound for value in parameters])
             is_next = True
             while is_next:
@@ -281,10 +299,13 @@ class SqlServerSession(Session):
             self._run("COMMIT TRANSACTION")
         except BaseException:
             self._session.depth = 0
-            # A session that is gone has rolled it back already.
-            with suppress(StoreError):
-                self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
+            self._roll_back()
             raise
+
+    def _roll_back(self) -> None:
+        # A session that is gone has rolled it back already.
+        with suppress(StoreError):
+            self._run(_ROLL_BACK)
 
     @property
     def is_in_transaction(self) -> bool:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from duesweep.core.account import Account, SliceEnd
 from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import (
     DestinationError,
@@ -20,8 +21,13 @@ from duesweep.core.errors import (
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
 from duesweep.drivers.sqlserver.errors import destination_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.queues.sqlserver import SqlServerQueueTable
 from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import WantedTable
+from duesweep.stores.sqlserver_task import SqlServerTask
+from duesweep.stores.task import Forwarded
+from duesweep_testing.sweeps import move_into
+from support.sqlserver_location import ADDRESSES, RUN, location
 from support.tds_server import Request, TdsServer, counted, error, rows, tds_server
 
 pytestmark = pytest.mark.usefixtures("odbc")
@@ -96,6 +102,42 @@ def test_day_of_small_ticks_has_few_statements_and_declarations() -> None:
             session.rows("read_attempts", source="nsb", keys=keys, separator="|")
 
         assert len(set(_declared(server))) == 1
+
+
+def _of_a_slice(request: Request) -> bytes | None:
+    """The answers to the requests of a slice whose sweep is open: a message that is due."""
+    text, due = request.text, "2026-11-21 09:21:19.0033333"
+    if "AS deletes_expressions" in text:
+        return rows(["deletes_expressions:int", "seeks:int"], [1, 1])
+    if "AS is_stopping" in text:
+        sweep = ["is_open:int", "is_stopping:int", "has_pauses:int", "server_us:int"]
+        message = ["message_key", "due", "headers", "destination", "body_bytes:int"]
+        return (
+            rows(sweep, [1, 0, 0, 1_800_000_000_000_000])
+            + rows(message, ["7", due, '{"NServiceBus.MessageId":"x"}', None, 5])
+            + rows(["message_key", "attempts:int", "is_eligible:int"])
+        )
+    if "AS is_open" in text:
+        return rows(["is_open:int"], [1]) + counted(1)
+    return None
+
+
+def test_slice_of_one_batch_has_few_requests() -> None:
+    """A begin, a batch that moves, and an end."""
+    queue = SqlServerQueueTable(ADDRESSES.parse("Sales"), has_recoverable=False)
+    with tds_server(_of_a_slice) as server, _session(server) as session:
+        task = SqlServerTask(session, location())
+        begin = len(server.requests)
+        with task.moving():
+            group = Forwarded(None, ["2026-11-21 09:21:19.0033333"])
+            moved = move_into(task, RUN, [group], lambda _: queue)
+            task.finish_moved(RUN, 0, moved, moved.server_us)
+        batch = len(server.requests)
+        task.end_slice(RUN, 0, SliceEnd(Account(claimed=1), None))
+
+    assert moved.tombstones.keys == ["7"]
+    assert (begin, batch - begin) == (1, 2)
+    assert [one.procedure for one in server.requests][:3] == ["sp_prepexec"] * 3
 
 
 def test_server_that_sends_the_driver_on_to_another_port_is_watched_there() -> None:

@@ -32,10 +32,7 @@ WHERE a.source = @source
   AND a.message_key = $1 COLLATE DATABASE_DEFAULT
   AND a.next_attempt_at > SYSUTCDATETIME()
 
--- name: fence
--- Returns whether the sweep is open and is to stop, whether its source has pauses, and the time. Shares the sweep's
--- lock until this transaction ends; closing takes it alone. Waits for no slice that counts in the sweep's row.
-{{get_lock: Shared; Transaction; 10000}}
+-- fragment: sweep_now
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
        CASE WHEN EXISTS (SELECT 1 FROM {pauses} p WITH (NOLOCK) WHERE p.source = s.source)
@@ -43,6 +40,43 @@ SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_op
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM {sweeps} s WITH (NOLOCK)
 WHERE s.sweep_id = @sweep_id;
+
+-- name: fence
+-- Returns whether the sweep is open and is to stop, whether its source has pauses, and the time. Shares the sweep's
+-- lock until this transaction ends; closing takes it alone. Waits for no slice that counts in the sweep's row.
+{{get_lock: Shared; Transaction; 10000}}
+{{sweep_now}}
+
+-- name: look_at_sweep
+-- Returns the same as `fence`, before a transaction. The sweep may be closed by the time when that begins.
+DECLARE @Answer int = 0;
+{{sweep_now}}
+
+-- name: begin_at_once
+-- Begins the transaction that the next statements of the same batch are: an error rolls it back and ends the batch.
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+
+-- name: fence_or_end
+-- Returns whether the sweep is open. If it is not, this ends the batch and its transaction; else it shares
+-- the sweep's lock until the transaction ends, as `fence` does.
+{{get_lock: Shared; Transaction; 10000}}
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM {sweeps} s WITH (NOLOCK)
+    WHERE s.sweep_id = @sweep_id AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+
+-- name: commit_at_once
+-- Commits what `begin_at_once` began.
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
 
 -- name: count_waiting
 -- Returns how many failed messages with one of these Dues are in back-off.
@@ -220,19 +254,32 @@ SELECT @@ROWCOUNT AS messages;
 -- Declares the Dues from and to which the next statements of the same batch go. A variable serves the index.
 DECLARE @First datetime = {{tick: @first}}, @Last datetime = {{tick: @last}};
 
--- name: claim_span
--- Returns and locks at most @most messages of the span, with the sizes of their bodies; skips rows that others
--- hold. Without FORCESEEK the server could read the whole table: it does not know the variables' values.
+-- name: read_span
+-- Returns at most @most messages of the span, with the sizes of their bodies; skips rows that others hold, and locks
+-- none. Without FORCESEEK the server could read the whole table: it does not know the variables' values.
 SELECT TOP (@most) {key_text} AS message_key, {{tick_text: m.{due}}} AS due, m.Headers AS headers,
        {destination} AS destination, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
-FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 WHERE m.{due} >= @First AND m.{due} <= @Last;
+
+-- fragment: fail_if
+IF $1 THROW 50000, N'$2', 1;
+
+-- name: refuse_triggers
+-- Fails if one of the given tables has a trigger, which could undo a move without an error.
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), @tables)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+{{fail_if: @Triggers > 0; a table has a trigger}}
 
 -- fragment: move_span
 -- OPENJSON is read once: it has no statistics, and could be read for each row. The order is the queue's.
 INSERT INTO {queue} ($1)
 SELECT $2, STUFF(m.Headers, k.cut_at, k.cut, N''), m.{body}
-FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @cuts)) WITH (
     message_key {key_type} '$.key', cut_at int '$.at', cut int '$.length'
 ) k
@@ -240,44 +287,38 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @cuts)) WITH (
 WHERE m.{due} >= @First AND m.{due} <= @Last
 ORDER BY m.{due}
 OPTION (HASH JOIN);
-SELECT @@ROWCOUNT AS messages;
+{{fail_if: @@ROWCOUNT <> @messages; a queue did not take each message that was read: others have some, or it drops some}}
 
 -- name: move_span
--- Appends claimed messages of the span, whose locks this transaction holds, to a queue table, with a part of
--- their headers cut out of each, and returns how many there were. Their bodies stay in the server.
+-- Appends messages of the span to a queue table, with a part of their headers cut out of each; locks them until this
+-- transaction ends. Fails if there are not as many as were read. Their bodies stay in the server.
 {{move_span: Id, Headers, Body; NEWID()}}
 
 -- name: move_recoverable_span
--- Appends as `move_span` to a queue table of the older shape. This transaction holds the messages' locks.
+-- Appends as `move_span` to a queue table of the older shape, and locks the messages.
 {{move_span: Id, Recoverable, Headers, Body; NEWID(), 1}}
 
--- fragment: removed_of_span
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+-- fragment: span_removed
+-- One more shows that others came.
+{{fail_if: @@ROWCOUNT <> @messages; others came among the messages}}
 
 -- name: remove_span
--- Removes at most @most unlocked messages of the span, and returns how many, whether the transaction is
--- still open, and the time. The caller compares: the transaction holds the locks of its claim.
+-- Removes the unlocked messages of the span. Fails if there are not as many as were moved, whose locks this
+-- transaction holds.
 DELETE TOP (@most) FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {due} >= @First AND {due} <= @Last;
-{{removed_of_span}}
+{{span_removed}}
 
 -- name: seek_and_remove_span
 -- Removes as `remove_span`, by the index on Due: without FORCESEEK, which the target of a DELETE cannot have, the server
--- could read the whole table. The transaction holds the locks of its claim. Babelfish has no such form.
+-- could read the whole table. The transaction holds the locks of the moved messages. Babelfish has no such form.
 WITH span AS (
     SELECT TOP (@most) m.{key}
     FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.{due} >= @First AND m.{due} <= @Last
 )
 DELETE FROM span;
-{{removed_of_span}}
-
--- name: find_triggers
--- Returns the given tables that have a trigger, which can affect a move.
-SELECT t.name
-FROM OPENJSON(CONVERT(nvarchar(max), @tables)) WITH (name nvarchar(max) '$') t
-WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
+{{span_removed}}
 
 -- name: remove_by_id
 -- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed, and returns
@@ -341,6 +382,10 @@ INSERT INTO {journal} (
     @sweep_id, @slice, 'batch', @dispatched, @failed, @body_bytes, @attempts_changed,
     CONVERT(varbinary(max), @lateness_ms), CONVERT(varbinary(max), @outcomes)
 );
+
+-- name: refuse_dropped
+-- Fails if the statement before it, in the same batch, has added no row.
+{{fail_if: @@ROWCOUNT = 0; the journal did not take a row}}
 
 -- name: journal_slice
 -- Journals the end of a slice: its account, why it was cut, the circuit breakers that opened, and the batches
