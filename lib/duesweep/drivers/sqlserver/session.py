@@ -77,7 +77,7 @@ class Prepared:
     def execute(self, parameters: Sequence[object]) -> None:
         """Execute the statement with these parameters."""
         self.cursor.setinputsizes([size_of(value) for value in parameters])
-        self.cursor.execute(self.text, parameters)
+        self.cursor.execute(self.text, _with_nulls(parameters))
 
 
 @dataclass(slots=True)
@@ -242,7 +242,7 @@ class SqlServerSession(Session):
             prepared.cursor.setinputsizes(
                 [size_of_all(column) for column in zip(*values, strict=True)]
             )
-            prepared.cursor.executemany(prepared.text, values)
+            prepared.cursor.executemany(prepared.text, list(map(_with_nulls, values)))
             _drain(prepared.cursor)
 
     def error_number(self, name: str) -> int | None:
@@ -498,6 +498,13 @@ def jdbc_properties(waits: SessionWaits) -> dict[str, str]:
         "socketTimeout": f"{round(waits.answer_seconds * 1_000)}",
         "lockTimeout": f"{round(waits.lock_seconds * 1_000)}",
     }
+
+
+def _with_nulls(parameters: Sequence[object]) -> list[object]:
+    """For each None, pyodbc would ask the server of which type the parameter is; not for this NULL,
+    which is declared as any other value.
+    """
+    return [odbc().BinaryNull if value is None else value for value in parameters]
 
 
 def _drain(cursor: "pyodbc.Cursor") -> None:
