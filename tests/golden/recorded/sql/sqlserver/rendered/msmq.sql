@@ -32,13 +32,6 @@ CROSS APPLY (
       )
 ) d;
 
--- name: claim_span
--- most
-SELECT TOP (?) CONVERT(nvarchar(250), m.[Id]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,
-       m.[Destination] AS destination, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
-FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-WHERE m.[Time] >= @First AND m.[Time] <= @Last;
-
 -- name: count_buckets
 -- ends
 SELECT s.bucket, here.messages
@@ -367,10 +360,10 @@ FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
 WHERE m.[Time] IS NULL;
 
 -- name: move_recoverable_span
--- cuts
+-- cuts, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
 SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[State]
-FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     message_key nvarchar(250) '$.key', cut_at int '$.at', cut int '$.length'
 ) k
@@ -378,13 +371,13 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
 WHERE m.[Time] >= @First AND m.[Time] <= @Last
 ORDER BY m.[Time]
 OPTION (HASH JOIN);
-SELECT @@ROWCOUNT AS messages;
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
 
 -- name: move_span
--- cuts
+-- cuts, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
 SELECT NEWID(), STUFF(m.Headers, k.cut_at, k.cut, N''), m.[State]
-FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     message_key nvarchar(250) '$.key', cut_at int '$.at', cut int '$.length'
 ) k
@@ -392,7 +385,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
 WHERE m.[Time] >= @First AND m.[Time] <= @Last
 ORDER BY m.[Time]
 OPTION (HASH JOIN);
-SELECT @@ROWCOUNT AS messages;
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
 
 -- name: next_due
 -- since
@@ -492,6 +485,13 @@ WHERE [Id] IN (
 -- most, after
 SELECT TOP (?) * FROM (<sql>) AS page WHERE [Id] > ? ORDER BY [Id];
 
+-- name: read_span
+-- most
+SELECT TOP (?) CONVERT(nvarchar(250), m.[Id]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,
+       m.[Destination] AS destination, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+WHERE m.[Time] >= @First AND m.[Time] <= @Last;
+
 -- name: remove
 -- messages
 DELETE d
@@ -536,11 +536,10 @@ SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
 -- name: remove_span
--- most
+-- most, messages
 DELETE TOP (?) FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE [Time] >= @First AND [Time] <= @Last;
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
 
 -- name: reschedule
 -- messages
@@ -561,15 +560,14 @@ WHERE [Id] = CONVERT(nvarchar(250), ?) COLLATE DATABASE_DEFAULT;
 SELECT @@ROWCOUNT AS messages;
 
 -- name: seek_and_remove_span
--- most
+-- most, messages
 WITH span AS (
     SELECT TOP (?) m.[Id]
     FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.[Time] >= @First AND m.[Time] <= @Last
 )
 DELETE FROM span;
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
 
 -- name: stored_destinations
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages

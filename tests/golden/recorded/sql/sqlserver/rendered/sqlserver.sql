@@ -36,6 +36,10 @@ SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS are_over
 FROM [nsb].[dbo].[sweeps] s
 WHERE s.sweep_id = ? AND s.closed_at IS NULL;
 
+-- name: begin_at_once
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+
 -- name: bind
 -- ledger_id, source, source, delayed, ledger_id, source
 UPDATE [nsb].[dbo].[bindings] SET ledger_id = ?
@@ -95,13 +99,6 @@ CROSS APPLY (
       )
 ) d;
 
--- name: claim_span
--- most
-SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
-       CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
-FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-WHERE m.[Due] >= @First AND m.[Due] <= @Last;
-
 -- name: clear_attempts
 -- keys, separator, source
 DELETE a
@@ -115,6 +112,10 @@ WHERE a.source = ?;
 UPDATE [nsb].[dbo].[sweeps]
 SET closed_at = SYSUTCDATETIME(), abandoned = ?, remaining = ?, reason = ?
 WHERE sweep_id = ?;
+
+-- name: commit_at_once
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
 
 -- name: count_arrived
 -- ids, number
@@ -758,6 +759,23 @@ SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_op
 FROM [nsb].[dbo].[sweeps] s WITH (NOLOCK)
 WHERE s.sweep_id = ?;
 
+-- name: fence_or_end
+-- lock, sweep_id
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+
 -- name: fetch_next_due
 -- source
 SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
@@ -823,12 +841,6 @@ ORDER BY m.[Due];
 -- name: find_table
 -- name
 SELECT CASE WHEN OBJECT_ID(?, 'U') IS NULL THEN 0 ELSE 1 END AS found;
-
--- name: find_triggers
--- tables
-SELECT t.name
-FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
-WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
 
 -- name: follow_rescheduled
 -- source
@@ -1036,6 +1048,17 @@ WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST(
 ORDER BY m.[Due]
 OPTION (FAST 1000);
 
+-- name: look_at_sweep
+-- sweep_id
+DECLARE @Answer int = 0;
+SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
+       CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[pauses] p WITH (NOLOCK) WHERE p.source = s.source)
+            THEN 1 ELSE 0 END AS has_pauses,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
+FROM [nsb].[dbo].[sweeps] s WITH (NOLOCK)
+WHERE s.sweep_id = ?;
+
 -- name: look_timeless
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), NULL) AS due,
        CONVERT(bigint, NULL) AS due_us, CONVERT(bigint, NULL) AS instant_us,
@@ -1063,10 +1086,10 @@ LEFT JOIN (
 WHERE s.source = ?;
 
 -- name: move_recoverable_span
--- cuts
+-- cuts, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
 SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
-FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
 ) k
@@ -1074,13 +1097,13 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
 WHERE m.[Due] >= @First AND m.[Due] <= @Last
 ORDER BY m.[Due]
 OPTION (HASH JOIN);
-SELECT @@ROWCOUNT AS messages;
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
 
 -- name: move_span
--- cuts
+-- cuts, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
 SELECT NEWID(), STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
-FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
 ) k
@@ -1088,7 +1111,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
 WHERE m.[Due] >= @First AND m.[Due] <= @Last
 ORDER BY m.[Due]
 OPTION (HASH JOIN);
-SELECT @@ROWCOUNT AS messages;
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
 
 -- name: name_journal
 -- journal_id, source
@@ -1433,6 +1456,13 @@ SELECT TOP (?) a.message_key, a.attempts,
 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = ?;
 
+-- name: read_span
+-- most
+SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+
 -- name: read_sweep
 -- sweep_id
 SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
@@ -1469,6 +1499,19 @@ WHERE q.RowVersion = (
     SELECT TOP (1) RowVersion FROM [nsb].[dbo].[queue] WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
 );
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: refuse_dropped
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
+
+-- name: refuse_triggers
+-- tables
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
 
 -- name: remove
 -- messages
@@ -1517,11 +1560,10 @@ SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
 -- name: remove_span
--- most
+-- most, messages
 DELETE TOP (?) FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE [Due] >= @First AND [Due] <= @Last;
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
 
 -- name: renew_leases
 -- lease_ms, holder
@@ -1574,15 +1616,14 @@ SET sealed_at = SYSUTCDATETIME()
 WHERE sweep_id = ? AND sealed_at IS NULL AND closed_at IS NOT NULL;
 
 -- name: seek_and_remove_span
--- most
+-- most, messages
 WITH span AS (
     SELECT TOP (?) m.[RowVersion]
     FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.[Due] >= @First AND m.[Due] <= @Last
 )
 DELETE FROM span;
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
 
 -- name: send
 -- seconds, milliseconds, id, headers, body

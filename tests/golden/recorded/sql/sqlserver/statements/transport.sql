@@ -1,49 +1,8 @@
 -- without a name
 COMMIT TRANSACTION
 
--- name: DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open, CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping, CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source) THEN 1 ELSE 0 END AS has_pauses, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ?; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) WHERE m.[Due] >= @First AND m.[Due] <= @Last; SELECT TOP (?) a.message_key, a.attempts, CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?;
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int, $6 int, $7 nvarchar(max)
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
-SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
-       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
-       CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source)
-            THEN 1 ELSE 0 END AS has_pauses,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
-FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
-WHERE s.sweep_id = ?;
-DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
-       CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-WHERE m.[Due] >= @First AND m.[Due] <= @Last;
-SELECT TOP (?) a.message_key, a.attempts,
-       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
-FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-WHERE a.source = ?;
-
--- name: DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH ( message_key bigint '$.key', cut_at int '$.at', cut int '$.length' ) k ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); SELECT @@ROWCOUNT AS messages; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 int
-DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
-) k
-  ON k.message_key = m.[RowVersion]
-WHERE m.[Due] >= @First AND m.[Due] <= @Last
-ORDER BY m.[Due]
-OPTION (HASH JOIN);
-SELECT @@ROWCOUNT AS messages;
-DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-WHERE [Due] >= @First AND [Due] <= @Last;
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
-
 -- without a name
-IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION
+IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; SET XACT_ABORT OFF
 
 -- without a name
 SAVE TRANSACTION duesweep_1
@@ -73,6 +32,83 @@ EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOw
 SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS are_over
 FROM [nsb].[dbo].[duesweep_sweeps] s
 WHERE s.sweep_id = ? AND s.closed_at IS NULL;
+
+-- name: begin_at_once + fence_or_end + journal_slice + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 int, $5 int, $6 int, $7 int, $8 int, $9 int, $10 int, $11 int, $12 nvarchar(max), $13 nvarchar(max), $14 nvarchar(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers, error_text
+) VALUES (
+    ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?
+);
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
+
+-- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + journal_batch + refuse_dropped + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 int, $12 int, $13 int, $14 int, $15 int, $16 varbinary(max), $17 varbinary(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
+);
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
 
 -- name: bind
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
@@ -533,12 +569,6 @@ WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Due] >= C
   )
 ORDER BY m.[Due];
 
--- name: find_triggers
--- $1 nvarchar(max)
-SELECT t.name
-FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
-WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
-
 -- name: forget_attempts
 -- $1 nvarchar(max)
 DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_attempts] WHERE source = ?;
@@ -702,6 +732,26 @@ WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST(
   AND (CAST(CONVERT(datetime2(7), ?, 121) AS datetime) IS NULL OR m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime))
 ORDER BY m.[Due]
 OPTION (FAST 1000);
+
+-- name: look_at_sweep + set_span + read_span + read_some_attempts
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 int, $5 int, $6 nvarchar(max)
+DECLARE @Answer int = 0;
+SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
+       CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source)
+            THEN 1 ELSE 0 END AS has_pauses,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
+FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+WHERE s.sweep_id = ?;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+SELECT TOP (?) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = ?;
 
 -- name: name_journal
 -- $1 nvarchar(max), $2 nvarchar(max)
