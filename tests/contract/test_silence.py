@@ -229,7 +229,9 @@ _SQL_SERVER = _DATABASE | {
     "state": Wait(lambda session: session.require_transaction(), _begin),
     "insert": Wait(_insert),
     "row after row": Wait(
-        lambda session: _many(session).read_while(lambda _: True, "list_subscribers", topic="t"),
+        lambda session: _many(session).read_while(
+            lambda _: True, ("list_subscribers", {"topic": "t"}, {}), what="list_subscribers"
+        ),
         silence=_hold,
     ),
 }

@@ -162,14 +162,20 @@ class Session(ABC):
         other.names = names
         return other
 
-    @abstractmethod
     def rows(self, name: str, /, **values: object) -> list[Any]:
         """The rows that the named statement returns, with their columns as attributes."""
+        return self.rows_of_each((name, values, {}), what=name)[0]
 
     def row(self, name: str, /, **values: object) -> Any:
         """The only row that the named statement returns."""
         (row,) = self.rows(name, **values)
         return row
+
+    @abstractmethod
+    def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:
+        """The rows of several named statements, which run in this order, in one round trip. Errors
+        name `what`.
+        """
 
     @abstractmethod
     def execute(self, name: str, /, **values: object) -> int:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Address, Failed, Message
-from duesweep.drivers.postgresql.errors import row_errors
+from duesweep.drivers.postgresql.errors import row_errors, unusual_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.drivers.postgresql.wire import Places, instant_text, start_of_ids
 from duesweep.drivers.statements import Keys
@@ -19,7 +19,7 @@ from duesweep.stores.dialect import Values
 from duesweep.stores.due import Horizon
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import HeaderCut
-from duesweep.stores.sql_task import Locked, SqlTask
+from duesweep.stores.sql_task import Begun, Locked, SqlTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
 from duesweep.stores.tombstone import Tombstones
@@ -68,18 +68,19 @@ class PostgreSqlTask(SqlTask):
             for (forward, _), address in zip(groups, selection.addresses, strict=True)
         ]
         usual_wait = f"{self.statements.waits.lock_seconds * 1_000:.0f}"
-        _, fence, _, *rows, [hooks], _ = self.statements.rows_of_each(
-            ("set_lock_wait", {"wait": _MOVE_WAIT}, {}),
-            ("fence", {"sweep_id": run.sweep_id}, {}),
-            ("check_constraints_at_once", {}, {}),
-            *(
-                (*_move_statement(claim_keys, run.horizon, cut), {"queue": str(cut.queue)})
-                for cut, (_, claim_keys) in zip(cuts, groups, strict=True)
-            ),
-            ("find_delete_hooks", {"delayed": str(self._delayed)}, {}),
-            ("set_lock_wait", {"wait": usual_wait}, {}),
-            what="move",
-        )
+        with unusual_errors():
+            _, fence, _, *rows, [hooks], _ = self.statements.rows_of_each(
+                ("set_lock_wait", {"wait": _MOVE_WAIT}, {}),
+                ("fence", {"sweep_id": run.sweep_id}, {}),
+                ("check_constraints_at_once", {}, {}),
+                *(
+                    (*_move_statement(claim_keys, run.horizon, cut), {"queue": str(cut.queue)})
+                    for cut, (_, claim_keys) in zip(cuts, groups, strict=True)
+                ),
+                ("find_delete_hooks", {"delayed": str(self._delayed)}, {}),
+                ("set_lock_wait", {"wait": usual_wait}, {}),
+                what="move",
+            )
         begun = self.begun(run, fence)
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule changes the removed rows")
@@ -97,7 +98,7 @@ class PostgreSqlTask(SqlTask):
         self,
         run: SweepRun,
         claim_keys: Sequence[str],
-        paused: Sequence[str],  # noqa: ARG002 - the caller holds them back
+        begun: Begun,  # noqa: ARG002 - the caller holds paused ones back
         left_alone: LeftAlone,  # noqa: ARG002 - each key has one message
     ) -> Locked:
         keys = _keys(claim_keys)

@@ -36,9 +36,9 @@ class SqlChanges(OperatorTask):
         return self._task.transaction()
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
-        server_us, paused = self._task.begin(run)
+        begun = self._task.begin(run)
         if not lock_keys:
-            return Claim((), server_us, paused=paused)
+            return Claim((), begun.server_us, paused=begun.paused)
         rows = self._task.hold(lock_keys, run.horizon.zone)
         missing = len(lock_keys) - len(rows)
         # After the lock, in a statement of its own: rows that others hold are there, the rest is
@@ -46,7 +46,7 @@ class SqlChanges(OperatorTask):
         present = self._task.count_present(lock_keys) if missing else len(rows)
         skipped = min(missing, max(0, present - len(rows)))
         messages = self._task.messages(rows, in_back_off=True)
-        return Claim(tuple(messages), server_us, skipped=skipped, gone=missing - skipped)
+        return Claim(tuple(messages), begun.server_us, skipped=skipped, gone=missing - skipped)
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
         if not messages:

@@ -39,15 +39,20 @@ FEW_COUNTERS = 100
 
 
 class Begun(NamedTuple):
-    """A batch that has begun: the server's time in microseconds, and the patterns of pauses."""
+    """A batch that has begun: the server's time in microseconds, the patterns of pauses, and how
+    many messages are in back-off, up to a bound, where a claim depends on that.
+    """
 
     server_us: int
     paused: tuple[str, ...]
+    in_back_off: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Rows that a claim has locked or removed; of the other claim keys, what `Claim` says."""
+    """Rows that a claim has locked or removed; of the other claim keys, what `Claim` says.
+    `some_counters` are the rows of `read_some_attempts`, if they were read after that.
+    """
 
     rows: Sequence[Any] = ()
     unread: Sequence[str] = ()
@@ -55,6 +60,7 @@ class Locked:
     gone: int = 0
     later: int = 0
     held: int = 0
+    some_counters: Sequence[Any] | None = None
 
 
 class SqlTask(TaskSession):
@@ -88,11 +94,11 @@ class SqlTask(TaskSession):
         self,
         run: SweepRun,
         claim_keys: Sequence[str],
-        paused: Sequence[str],
+        begun: Begun,
         left_alone: LeftAlone,
     ) -> Locked:
         """Lock due rows, at most one a claim key; skip rows that others hold. Rows in back-off may
-        be among them. `paused` are patterns of destinations.
+        be among them, and paused ones.
         """
 
     @abstractmethod
@@ -156,8 +162,8 @@ class SqlTask(TaskSession):
         self, run: SweepRun, claim_keys: Sequence[str], left_alone: LeftAlone = NOBODY
     ) -> Claim:
         begun = self.begin(run)
-        locked = self.lock(run, claim_keys, begun.paused, left_alone)
-        messages = self.messages(locked.rows, in_back_off=False)
+        locked = self.lock(run, claim_keys, begun, left_alone)
+        messages = self.messages(locked.rows, locked.some_counters, in_back_off=False)
         messages.sort(key=lambda message: message.due_us or 0)
         later = locked.later + len(locked.rows) - len(messages)
         return Claim(
@@ -176,16 +182,14 @@ class SqlTask(TaskSession):
         begun: Begun,
         tombstones: Tombstones,
         missing: Locked,
-        some_counters: Sequence[Any] | None = None,
     ) -> Moved:
-        """The answer of `move`. `missing` are the claim keys that led to no message, and
-        `some_counters` the rows of `read_some_attempts`, if they were read after the rows were
-        locked. Raises `UnusualBatchError` if that, or a retry counter, is not as usual.
+        """The answer of `move`. `missing` are the claim keys that led to no message. Raises
+        `UnusualBatchError` if that, or a retry counter, is not as usual.
         """
         if missing.skipped:
             raise UnusualBatchError("some rows are locked, or changed since the plan")
         # After the rows were locked, as in a claim.
-        counters = self._read_counters(tombstones.keys, some_counters)
+        counters = self._read_counters(tombstones.keys, missing.some_counters)
         if counters:
             found = [counters.get(key) for key in tombstones.keys]
             if not all(counter is None or counter.is_eligible for counter in found):
@@ -275,11 +279,15 @@ class SqlTask(TaskSession):
                 "its driver for dead; the next sweep delivers the remaining messages"
             )
 
-    def messages(self, rows: Sequence[Any], *, in_back_off: bool) -> list[Message]:
-        """The messages in these rows, with those `in_back_off` or without."""
+    def messages(
+        self, rows: Sequence[Any], some: Sequence[Any] | None = None, *, in_back_off: bool
+    ) -> list[Message]:
+        """The messages in these rows, with those `in_back_off` or without; `some` as for
+        `_read_counters`.
+        """
         read, keys = self._kind.read_message, [row.message_key for row in rows]
         # After the rows were locked: or two sweeps could both count one failure.
-        counters = self._read_counters(keys)
+        counters = self._read_counters(keys, some)
         if not counters:
             return [read(row, 0) for row in rows]
         counted = ((row, counters.get(key)) for key, row in zip(keys, rows, strict=True))

@@ -61,7 +61,7 @@ class _Group:
 
 class _Span(NamedTuple):
     """A batch that has begun, the server's clock, the span of its Dues, its rows by their
-    destination as it is written, the other claim keys, and some retry counters.
+    destination as it is written, and the other claim keys.
     """
 
     begun: Begun
@@ -69,7 +69,6 @@ class _Span(NamedTuple):
     span: Values
     groups: Sequence[tuple[str, _Group]]
     unclaimed: Locked
-    some_counters: Sequence[Any]
 
 
 class _Move(NamedTuple):
@@ -110,25 +109,35 @@ class SqlServerTask(SqlTask):
 
     # Claim.
 
+    def begin(self, run: SweepRun) -> Begun:
+        """It also counts messages in back-off: at least as many as wait at the Dues of a claim."""
+        lock = batches_lock(run.sweep_id)
+        fence, [some] = self.statements.rows_of_each(
+            ("fence", {"sweep_id": run.sweep_id, "lock": lock}, {}),
+            ("count_some_waiting", {"source": self.source, "most": SCANNED_ROWS}, {}),
+            what="fence",
+        )
+        return self.begun(run, fence)._replace(in_back_off=int(some.waiting))
+
     def lock(
         self,
         run: SweepRun,
         claim_keys: Sequence[str],
-        paused: Sequence[str],
+        begun: Begun,
         left_alone: LeftAlone,
     ) -> Locked:
         self._forget(left_alone)
-        wanted, unread = self._narrowed(sorted(claim_keys))
+        wanted, unread = self._narrowed(sorted(claim_keys), begun.in_back_off)
         if not wanted:
             return Locked()
-        rows, is_all = self._read(run, wanted, paused)
+        rows, some_counters = self._read(run, wanted, begun.paused)
         missing, found = Counter(wanted) - Counter(row.due for row in rows), Locked()
-        if not is_all:
+        if some_counters is None:
             unread += missing.elements()
         elif missing:
-            found = self._explained(run, missing, Counter(row.due for row in rows), paused)
+            found = self._explained(run, missing, Counter(row.due for row in rows), begun.paused)
         self._claimed |= {row.message_key: row for row in rows}
-        return replace(found, rows=rows, unread=unread)
+        return replace(found, rows=rows, unread=unread, some_counters=some_counters)
 
     def _explained(
         self,
@@ -165,16 +174,14 @@ class SqlServerTask(SqlTask):
         gone = missing.total() - held.total() - skipped - later
         return Locked(skipped=skipped, gone=gone, later=later, held=held.total())
 
-    def _narrowed(self, claim_keys: list[str]) -> tuple[list[str], list[str]]:
+    def _narrowed(self, claim_keys: list[str], in_back_off: int) -> tuple[list[str], list[str]]:
         """Claim keys whose Dues a claim may look through, and those for another claim.
 
         A claim locks the rows that it looks at. So that it never looks at more than its bound, the
         known failures of the same Dues, and excluded messages, have to leave room.
         """
-        # At least as many as wait at these Dues, up to the bound; cheap after few failures.
-        some = self.statements.row("count_some_waiting", source=self.source, most=SCANNED_ROWS)
         excluded = sum(map(len, self._left_alone.values()))
-        if some.waiting + excluded + len(claim_keys) <= SCANNED_ROWS:
+        if in_back_off + excluded + len(claim_keys) <= SCANNED_ROWS:
             return claim_keys, []
         later: list[str] = []
         while (
@@ -190,7 +197,8 @@ class SqlServerTask(SqlTask):
 
     def _read(
         self, run: SweepRun, claim_keys: list[str], paused: Sequence[str]
-    ) -> tuple[list[Any], bool]:
+    ) -> tuple[list[Any], Sequence[Any] | None]:
+        """The claimed rows, and some retry counters; None: a batch cannot hold more of the rows."""
         left = self._location.batch_bytes
 
         def wanted(row: Any) -> bool:
@@ -198,15 +206,20 @@ class SqlServerTask(SqlTask):
             left -= 2 * len(row.headers or "") + len(row.body or b"")
             return left > 0
 
-        return self.statements.read_while(
-            wanted,
-            "claim",
-            dues=_dues(claim_keys),
-            horizon=run.horizon.before,
-            source=self.source,
-            paused=self._location.pausing(paused),
-            excluded=self._excluded_at(claim_keys),
+        values = {
+            "dues": _dues(claim_keys),
+            "horizon": run.horizon.before,
+            "source": self.source,
+            "paused": self._location.pausing(paused),
+            "excluded": self._excluded_at(claim_keys),
+        }
+        rows, others = self.statements.read_while(
+            wanted, ("claim", values, {}), self._some_counters(), what="claim"
         )
+        return rows, others and others[0]
+
+    def _some_counters(self) -> Named:
+        return "read_some_attempts", {"source": self.source, "most": FEW_COUNTERS}, {}
 
     # Move.
 
@@ -225,13 +238,14 @@ class SqlServerTask(SqlTask):
         span: Values = {"first": min(dues), "last": max(dues)}
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
-        sweep, rows, some_counters = self.statements.rows_of_each(
-            ("look_at_sweep", {"sweep_id": run.sweep_id}, {}),
-            ("set_span", span, {}),
-            ("read_span", {"most": dues.total() + 1}, {}),
-            ("read_some_attempts", {"source": self.source, "most": FEW_COUNTERS}, {}),
-            what="read_span",
-        )
+        with unusual_errors():
+            sweep, rows, some_counters = self.statements.rows_of_each(
+                ("look_at_sweep", {"sweep_id": run.sweep_id}, {}),
+                ("set_span", span, {}),
+                ("read_span", {"most": dues.total() + 1}, {}),
+                self._some_counters(),
+                what="read_span",
+            )
         begun = self.begun(run, sweep)
         clock = StoreClock(begun.server_us, self._location.world.clock)
         claimed = Counter(row.due for row in rows)
@@ -241,12 +255,12 @@ class SqlServerTask(SqlTask):
         missing, unclaimed = dues - claimed, Locked()
         if missing:
             unclaimed = self._explained(run, missing, claimed)
+        unclaimed = replace(unclaimed, some_counters=some_counters)
         found = {} if unclaimed.skipped else self._grouped(rows)
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
         groups_found = [(each, found[each]) for each in forwards]
-        chosen = _Span(begun, clock, span, groups_found, unclaimed, some_counters)
-        return Selection(addresses, chosen)
+        return Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed))
 
     def move(
         self,
@@ -268,7 +282,7 @@ class SqlServerTask(SqlTask):
             inserts.append((name, values, {"queue": names[-1]}))
         # The time of the move, which is the next step.
         begun = chosen.begun._replace(server_us=chosen.clock.now_us())
-        moved = self.checked_move(begun, tombstones, chosen.unclaimed, chosen.some_counters)
+        moved = self.checked_move(begun, tombstones, chosen.unclaimed)
         return replace(moved, rest=_Move(chosen.span, names, inserts))
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from duesweep.core.message import Message
+from duesweep.drivers.statements import Named
 from duesweep.stores.kinds import lock_key
+from duesweep.stores.sql_task import Begun
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.task import NOBODY
 from duesweep_testing.builders import message
 from support.sqlserver_location import RUN, location
 
 DUE = "2026-11-21 09:21:19.0033333"
+BEGUN = Begun(0, ())
 CLAIMED = [str(number) for number in range(10, 20)]
 
 
@@ -37,7 +40,6 @@ class Server:
             return SimpleNamespace(messages=self._remove(given["messages"]))
         values = {
             "describe_delayed": {"deletes_expressions": 1, "seeks": 1},
-            "count_some_waiting": {"waiting": 0},
         }
         return SimpleNamespace(**values[name])
 
@@ -52,17 +54,26 @@ class Server:
             found = [key for key in self.counters if key in values["keys"]]
         elif name == "fence":
             return [SimpleNamespace(is_open=1, is_stopping=0, has_pauses=0, server_us=0)]
+        elif name == "count_some_waiting":
+            return [SimpleNamespace(waiting=0)]
         else:
             assert name == "hold"
             found = [place["key"] for place in json.loads(values["messages"])]
         return [_row(key) for key in found]
 
-    def read_while(self, _: object, name: str, /, **values: Any) -> tuple[list[Any], bool]:
-        assert name == "claim"
+    def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:  # noqa: ARG002 - for errors
+        return [self.rows(name, **values) for name, values, _ in named]
+
+    def read_while(
+        self, _: object, claim: tuple[str, Any, Any], *others: Named, what: str
+    ) -> tuple[list[Any], list[list[Any]]]:
+        name, values, _ = claim
+        assert name == what == "claim"
         self.excluded = set(values["excluded"])
         (due,) = json.loads(values["dues"])
         rows = [_row(key) for key in self.stored if key not in self.excluded]
-        return rows[: due["wanted"]], True
+        # After the rows were locked.
+        return rows[: due["wanted"]], self.rows_of_each(*others, what=what)
 
     def _remove(self, places: str) -> int:
         wanted = {place["key"] for place in json.loads(places)}
@@ -125,10 +136,10 @@ def test_claim_excludes_the_messages_of_its_dues_that_it_is_to_leave_alone() -> 
     server = Server("1", "2", "3")
     task = _holding(server, "1", "2")
 
-    task.lock(RUN, [DUE, DUE], (), {DUE: {"1"}, "2026-11-21 09:21:20.0000000": {"9"}})
+    task.lock(RUN, [DUE, DUE], BEGUN, {DUE: {"1"}, "2026-11-21 09:21:20.0000000": {"9"}})
     assert server.excluded == {"1"}
     # A batch that was rolled back leaves no message that failed in it alone.
-    task.lock(RUN, [DUE], (), NOBODY)
+    task.lock(RUN, [DUE], BEGUN, NOBODY)
     assert server.excluded == set()
 
 

@@ -183,11 +183,13 @@ def unusual_errors() -> Iterator[None]:
     """Turn the errors of statements into `UnusualBatchError`, except errors of the service."""
     try:
         yield
-    except psycopg.Error as error:
-        state = error.sqlstate
-        if state is None or state[:2] in _SERVICE_CLASSES or state in _STOPPED:
+    except StoreError as error:
+        cause = error.__cause__
+        if not isinstance(cause, psycopg.Error) or cause.sqlstate is None:
             raise
-        raise UnusualBatchError(_sentence(error)) from error
+        if cause.sqlstate[:2] in _SERVICE_CLASSES or cause.sqlstate in _STOPPED:
+            raise
+        raise UnusualBatchError(_sentence(cause)) from error
 
 
 @contextmanager

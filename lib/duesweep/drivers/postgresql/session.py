@@ -30,7 +30,6 @@ from duesweep.drivers.postgresql.errors import (
     destination_errors,
     grant_of,
     map_errors,
-    unusual_errors,
 )
 from duesweep.drivers.postgresql.start import (
     LARGE_STATEMENTS,
@@ -114,12 +113,10 @@ class PostgreSqlSession(Session):
             self._raw.execute(text.encode())
 
     def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:
-        """The rows of several named statements, each with its values, and with names of its own in
-        its braces, in one round trip. They run in this order; after one that fails, none does.
-        Errors name `what`. Raises `UnusualBatchError` if the server refuses one,
-        and is itself well.
+        """There is a list for each statement, also for one that is no SELECT. After one that fails,
+        none runs.
         """
-        with self._sent(what), unusual_errors(), ExitStack() as stack:
+        with self._sent(what), ExitStack() as stack:
             cursors = [
                 stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
                 for _ in named

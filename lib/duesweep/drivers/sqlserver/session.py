@@ -39,7 +39,6 @@ from duesweep.drivers.sqlserver.errors import (
     destination_errors,
     map_errors,
     number_of,
-    unusual_errors,
 )
 from duesweep.drivers.sqlserver.silence import SilenceWatch, refuse_closed_port
 from duesweep.drivers.statements import (
@@ -84,13 +83,14 @@ class Prepared:
 class RawSession:
     """A session as pyodbc has it, who watches it, and how deep its transactions are nested.
     `prepared` are the cursors that it keeps, by their text and their time-out; the one used last is
-    the last.
+    the last. `is_open`: the last answer said that its transaction is open.
     """
 
     raw: "pyodbc.Connection"
     watch: SilenceWatch
     depth: int = 0
     prepared: dict[tuple[str, int], Prepared] = field(default_factory=dict)
+    is_open: bool = False
 
     @contextmanager
     def keep_cursor(self, text: str) -> Iterator[Prepared]:
@@ -98,6 +98,7 @@ class RawSession:
         to prepare the statement and to describe its parameters. All results have to be read, or
         the cursor is not reusable.
         """
+        self.is_open = False
         key = text, self.raw.timeout
         prepared = self.prepared.pop(key, None) or Prepared(self.raw.cursor(), text)
         is_kept = False
@@ -135,24 +136,10 @@ class SqlServerSession(Session):
 
     # Statements
 
-    def rows(self, name: str, /, **values: object) -> list[Any]:
-        with self._sent(name, values) as sent:
-            cursor = sent.cursor
-            # The result of a procedure or an assignment comes before the rows, and has no columns.
-            while cursor.description is None and cursor.nextset():
-                pass
-            rows = list(cursor.fetchall())
-            _drain(cursor)
-        return rows
-
     def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:
-        """The rows of several named statements, each with its values, and with names of its own in
-        its braces, in one round trip: a list for each SELECT. The next ones know the variables of
-        earlier ones. Errors name `what`. Raises `UnusualBatchError` if the server
-        refuses one, and is itself well.
-        """
-        with unusual_errors():
-            return self._rows_of_each(named, what)
+        """There is a list for each SELECT. The next ones know the variables of earlier ones."""
+        with self._sent(*named, what=what) as sent:
+            return _fetch_each(sent.cursor)
 
     def commit_each(self, *named: Named, what: str) -> list[list[Any]]:
         """The rows of several named statements as `rows_of_each` returns them, in a transaction
@@ -160,29 +147,15 @@ class SqlServerSession(Session):
         fails rolls it back, and is the last. In an open transaction they are a part of that.
         """
         try:
-            all_of_it = ("begin_at_once", {}, {}), *named, ("commit_at_once", {}, {})
-            return self._rows_of_each(all_of_it, what)
+            all_of_it: list[Named] = [("begin_at_once", {}, {}), *named, ("commit_at_once", {}, {})]
+            return self.rows_of_each(*all_of_it, what=what)
         except BaseException:
             if not self.is_in_transaction:
                 self._roll_back()
             raise
 
-    def _rows_of_each(self, named: Sequence[Named], what: str) -> list[list[Any]]:
-        bound = [
-            bind(name, {**self.names, **names}, adapted(values)) for name, values, names in named
-        ]
-        found = []
-        with self._prepared(what, "".join(text for text, _ in bound)) as prepared:
-            prepared.execute([value for _, parameters in bound for value in parameters])
-            is_next = True
-            while is_next:
-                if prepared.cursor.description is not None:
-                    found.append(list(prepared.cursor.fetchall()))
-                is_next = prepared.cursor.nextset()
-        return found
-
     def execute(self, name: str, /, **values: object) -> int:
-        with self._sent(name, values) as sent:
+        with self._sent((name, values, {}), what=name) as sent:
             count = int(sent.cursor.rowcount)
             _drain(sent.cursor)
         return count
@@ -195,22 +168,24 @@ class SqlServerSession(Session):
         self._run(text)
 
     def read_while(
-        self, wanted: Callable[[Any], bool], name: str, /, **values: object
-    ) -> tuple[list[Any], bool]:
-        """Rows of the named statement, one at a time, up to the first after which no more are
-        `wanted`; and whether these are all.
+        self, wanted: Callable[[Any], bool], *named: Named, what: str
+    ) -> tuple[list[Any], list[list[Any]] | None]:
+        """Rows of the first of the named statements, one at a time, up to the first row after which
+        no more are `wanted`; and the rows of each of the others. None: the first one has more rows.
         """
         rows: list[Any] = []
-        with self._sent(name, values) as sent:
+        with self._sent(*named, what=what) as sent:
             sent.is_reusable = False
             while row := sent.cursor.fetchone():
                 rows.append(row)
                 self._watch.restart_timer()
                 if not wanted(row):
-                    return rows, sent.cursor.fetchone() is None
-            _drain(sent.cursor)
+                    if sent.cursor.fetchone() is not None:
+                        return rows, None
+                    break
+            others = _fetch_each(sent.cursor) if sent.cursor.nextset() else []
             sent.is_reusable = True
-        return rows, True
+        return rows, others
 
     @contextmanager
     def pages(
@@ -219,7 +194,7 @@ class SqlServerSession(Session):
         """The rows of the named statement in pages of `size`, as the server sends them. Within the
         block no other statement can run on this session.
         """
-        with self._sent(name, values) as sent:
+        with self._sent((name, values, {}), what=name) as sent:
             sent.is_reusable = False
             yield iter(lambda: self._fetch_page(sent.cursor, size), [])
 
@@ -265,11 +240,13 @@ class SqlServerSession(Session):
             self._raw.timeout = seconds_before
 
     @contextmanager
-    def _sent(self, name: str, values: Mapping[str, object]) -> Iterator[Prepared]:
-        """The cursor on which the named statement was sent."""
-        text, parameters = bind(name, self.names, adapted(values))
-        with self._prepared(name, text) as prepared:
-            prepared.execute(parameters)
+    def _sent(self, *named: Named, what: str) -> Iterator[Prepared]:
+        """The cursor on which the named statements were sent."""
+        bound = [
+            bind(name, {**self.names, **names}, adapted(values)) for name, values, names in named
+        ]
+        with self._prepared(what, "".join(text for text, _ in bound)) as prepared:
+            prepared.execute([value for _, parameters in bound for value in parameters])
             yield prepared
 
     @contextmanager
@@ -316,7 +293,7 @@ class SqlServerSession(Session):
         """Raise `TransactionLostError` where a transaction was begun but is not open any more: the
         next statements would be committed one by one.
         """
-        if self.is_in_transaction and not self._can_commit():
+        if self.is_in_transaction and not (self._session.is_open or self._can_commit()):
             raise TransactionLostError(
                 "The transaction has ended without an error",
                 advice="look for triggers that roll back",
@@ -363,6 +340,7 @@ class SqlServerSession(Session):
     @contextmanager
     def _cursor(self) -> "Iterator[pyodbc.Cursor]":
         """A cursor for one answer."""
+        self._session.is_open = False
         with map_errors(), self._watch.watch_answer():
             cursor = self._raw.cursor()
             try:
@@ -386,14 +364,15 @@ class SqlServerSession(Session):
         ids = [str(uuid.uuid4()) for _ in rows]
         with destination_errors(table), self._watch.watch_answer():
             with self._short_time_out():
-                last = self._fetch_value("last_message", names, {})
+                last = self._fetch_row("last_message", names, {}).number
                 self._insert(text.format(**names), ids, rows)
                 self._watch.restart_timer()
             seen = {"ids": json.dumps(ids), "number": last}
-            arrived = int(self._fetch_value("count_arrived", names, seen))
-        if arrived != len(rows):
+            row = self._fetch_row("count_arrived", names, seen)
+        self._session.is_open = row.state == _COMMITTABLE
+        if row.arrived != len(rows):
             raise RefusedMessageError(
-                f"Queue table {table} took {arrived} of {len(rows)} rows, and raised no error",
+                f"Queue table {table} took {row.arrived} of {len(rows)} rows, and raised no error",
                 advice="look for a trigger on it that drops rows",
             )
 
@@ -424,13 +403,13 @@ class SqlServerSession(Session):
         finally:
             self._raw.timeout = patience
 
-    def _fetch_value(self, name: str, names: Names, values: Mapping[str, object]) -> Any:
+    def _fetch_row(self, name: str, names: Names, values: Mapping[str, object]) -> Any:
         text, parameters = bind(name, names, values)
         with self._session.keep_cursor(text) as prepared:
             prepared.execute(parameters)
-            value = prepared.cursor.fetchval()
+            row = prepared.cursor.fetchone()
             _drain(prepared.cursor)
-        return value
+        return row
 
     def jdbc_address(self, answer_seconds: float, url: str | None) -> tuple[str, dict[str, str]]:
         own = jdbc_properties(replace(self.waits, answer_seconds=answer_seconds))
@@ -505,6 +484,20 @@ def _with_nulls(parameters: Sequence[object]) -> list[object]:
     which is declared as any other value.
     """
     return [odbc().BinaryNull if value is None else value for value in parameters]
+
+
+def _fetch_each(cursor: "pyodbc.Cursor") -> list[list[Any]]:
+    """The rows of this result and of the next ones. Results of procedures and assignments have no
+    columns, and are left out. All are read: an error after the first one is raised only when it
+    is read.
+    """
+    found = []
+    is_next = True
+    while is_next:
+        if cursor.description is not None:
+            found.append(list(cursor.fetchall()))
+        is_next = cursor.nextset()
+    return found
 
 
 def _drain(cursor: "pyodbc.Cursor") -> None:

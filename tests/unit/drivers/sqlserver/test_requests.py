@@ -18,6 +18,7 @@ from duesweep.core.errors import (
     SilentServiceError,
     StoreError,
 )
+from duesweep.core.message import Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
 from duesweep.drivers.sqlserver.errors import destination_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
@@ -104,22 +105,39 @@ def test_day_of_small_ticks_has_few_statements_and_declarations() -> None:
         assert len(set(_declared(server))) == 1
 
 
+_DUE, _HEADERS = "2026-11-21 09:21:19.0033333", '{"NServiceBus.MessageId":"x"}'
+_BEGUN = rows(
+    ["is_open:int", "is_stopping:int", "has_pauses:int", "server_us:int"],
+    [1, 0, 0, 1_800_000_000_000_000],
+)
+_NO_COUNTERS = rows(["message_key", "attempts:int", "is_eligible:int"])
+_READ = rows(
+    ["message_key", "due", "headers", "destination", "body_bytes:int"],
+    ["7", _DUE, _HEADERS, None, 5],
+)
+_CLAIMED = rows(
+    [
+        *("message_key", "due", "due_us:int", "instant_us:int"),
+        *("headers", "body", "destination", "attempts:int"),
+    ],
+    ["7", _DUE, 1, 1, _HEADERS, None, None, 0],
+)
+# In this order, by a part of the request.
+_ANSWERS = {
+    "AS deletes_expressions": rows(["deletes_expressions:int", "seeks:int"], [1, 1]),
+    "AS waiting": _BEGUN + rows(["waiting:int"], [0]),
+    "AS is_stopping": _BEGUN + _READ + _NO_COUNTERS,
+    "CROSS APPLY": _CLAIMED + _NO_COUNTERS,
+    "AS is_open": rows(["is_open:int"], [1]) + counted(1),
+    "XACT_STATE": rows(["state:int"], [1]),
+    "DELETE": counted(1) + rows(["messages:int"], [1]),
+    "": counted(1),
+}
+
+
 def _of_a_slice(request: Request) -> bytes | None:
     """The answers to the requests of a slice whose sweep is open: a message that is due."""
-    text, due = request.text, "2026-11-21 09:21:19.0033333"
-    if "AS deletes_expressions" in text:
-        return rows(["deletes_expressions:int", "seeks:int"], [1, 1])
-    if "AS is_stopping" in text:
-        sweep = ["is_open:int", "is_stopping:int", "has_pauses:int", "server_us:int"]
-        message = ["message_key", "due", "headers", "destination", "body_bytes:int"]
-        return (
-            rows(sweep, [1, 0, 0, 1_800_000_000_000_000])
-            + rows(message, ["7", due, '{"NServiceBus.MessageId":"x"}', None, 5])
-            + rows(["message_key", "attempts:int", "is_eligible:int"])
-        )
-    if "AS is_open" in text:
-        return rows(["is_open:int"], [1]) + counted(1)
-    return None
+    return next(answer for part, answer in _ANSWERS.items() if part in request.text)
 
 
 def test_slice_of_one_batch_has_few_requests() -> None:
@@ -129,7 +147,7 @@ def test_slice_of_one_batch_has_few_requests() -> None:
         task = SqlServerTask(session, location())
         begin = len(server.requests)
         with task.moving():
-            group = Forwarded(None, ["2026-11-21 09:21:19.0033333"])
+            group = Forwarded(None, [_DUE])
             moved = move_into(task, RUN, [group], lambda _: queue)
             task.finish_moved(RUN, 0, moved, moved.server_us)
         batch = len(server.requests)
@@ -139,6 +157,24 @@ def test_slice_of_one_batch_has_few_requests() -> None:
     requests = [one.procedure for one in server.requests]
     assert requests == ["sp_prepexec"] * 4
     assert (begin, batch - begin, len(requests) - batch) == (1, 2, 1)
+
+
+def test_careful_batch_has_few_requests_besides_its_deliveries() -> None:
+    with tds_server(_of_a_slice) as server, _session(server) as session:
+        task = SqlServerTask(session, location())
+        server.requests.clear()
+        with task.transaction():
+            claim = task.claim(RUN, [_DUE])
+            delivered = [Delivered(message, "Sales") for message in claim.messages]
+            task.finish(RUN, 0, delivered, claim.server_us)
+
+    begin, fence, claimed, state, removed, journalled, commit = server.requests
+    assert [one.text for one in (state, commit)] == ["SELECT XACT_STATE()", "COMMIT TRANSACTION"]
+    assert "BEGIN TRANSACTION" in begin.text
+    assert "sp_getapplock" in fence.text
+    assert "CROSS APPLY" in claimed.text
+    assert "DELETE" in removed.text
+    assert "INSERT" in journalled.text
 
 
 def test_server_that_sends_the_driver_on_to_another_port_is_watched_there() -> None:

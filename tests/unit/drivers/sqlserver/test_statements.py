@@ -147,7 +147,7 @@ def test_statement_within_itself_has_another_cursor() -> None:
         return False
 
     statements.row("find_table", name="first")
-    statements.read_while(wanted, "find_table", name="outer")
+    statements.read_while(wanted, ("find_table", {"name": "outer"}, {}), what="find_table")
 
     assert [parameters for _, parameters in raw.sent] == [["first"], ["outer"], ["inner"]]
     assert len(raw.made) == 2
@@ -171,7 +171,9 @@ def test_cursor_that_failed_or_has_unread_results_is_closed_and_not_used_again(
 
     raw.is_failing = has_failed
     with suppress(ZeroDivisionError):
-        statements.read_while(lambda _: False, "find_table", name="[a].[b].[c]")
+        statements.read_while(
+            lambda _: False, ("find_table", {"name": "[a].[b].[c]"}, {}), what="x"
+        )
     raw.is_failing = False
     statements.row("find_table", name="[a].[b].[c]")
 

@@ -75,9 +75,9 @@ INSERT INTO {queue} (Id, Recoverable, Headers, Body) VALUES (@id, 1, @headers, @
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK);
 
 -- name: count_arrived
--- Returns how many of these messages are in a queue with a number above @number. Does not wait for other slices
--- that deliver to the same queue.
-SELECT COUNT_BIG(*) AS arrived
+-- Returns how many of these messages are in a queue with a number above @number, and the transaction's state. Does
+-- not wait for other slices that deliver to the same queue.
+SELECT COUNT_BIG(*) AS arrived, XACT_STATE() AS state
 FROM {queue} q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @ids)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > @number;
