@@ -1,5 +1,6 @@
 """The row of a source in the table of bindings, next to its delayed table."""
 
+from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -62,14 +63,19 @@ class SqlBinding(SqlPart, SourceBinding):
         """The id of a journal that has none yet. One that is created again in its database gets the
         same; afterwards it is a row of the journal, and goes wherever the database goes.
         """
+        identity = self._server_identity
+        # Some managed servers do not tell it.
+        return uuid5(_FREED, f"{bound_at if identity is None else identity}/{self.source}")
+
+    @cached_property
+    def _server_identity(self) -> object:
+        """The identity of the server that this session is connected to, if it tells it."""
         try:
-            identity = self._session.row("server_identity").identity
+            return self._session.row("server_identity").identity
         except StoreError as error:
             if error.transient:
                 raise
-            # Some managed servers do not tell it.
-            identity = bound_at
-        return uuid5(_FREED, f"{identity}/{self.source}")
+            return None
 
 
 def _uuid(value: object) -> UUID | None:

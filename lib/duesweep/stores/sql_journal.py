@@ -84,15 +84,19 @@ class SqlJournal(SqlPart, Journal):
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         _, messages = read_progress(self._session, sweep_id)
         with self._at.patient(messages):
-            rows = self._session.rows("read_sweep", sweep_id=sweep_id)
+            of_sweep = {"sweep_id": sweep_id}
+            rows, totals, ends = self._session.rows_of_each(
+                ("read_sweep", of_sweep, {}),
+                ("total_batches", of_sweep, {}),
+                ("read_slice_ends", of_sweep, {}),
+                what="read_sweep",
+            )
             if not rows:
                 raise SweepClosedError(
                     f"Another process has settled sweep {sweep_id} of {self.source}; the ledger "
                     "has it"
                 )
             (row,) = rows
-            totals = self._session.rows("total_batches", sweep_id=sweep_id)
-            ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
             changed = row.attempts_changed or any(total.attempts_changed for total in totals)
             lateness = self._dialect.lateness(self._session, sweep_id)
             summary = summary_of(row, totals, ends, lateness)

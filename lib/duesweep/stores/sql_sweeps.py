@@ -1,5 +1,6 @@
 """The sweeps and commands of a relational store, while they are open."""
 
+from contextlib import nullcontext
 from uuid import UUID
 
 from duesweep.core.change import Command
@@ -38,8 +39,9 @@ class SqlSweeps(SqlPart, Sweeps):
         return run
 
     def _open_sweep(self, run: SweepRun, engine: str | None) -> None:
-        with self._session.transaction():
-            pruned = self._dialect.prune_attempts(self._session, self.source)
+        is_gone = self._session.row("find_gone_attempts", source=self.source).found
+        with self._session.transaction() if is_gone else nullcontext():
+            pruned = self._dialect.prune_attempts(self._session, self.source) if is_gone else 0
             took = self._session.execute(
                 "open_sweep",
                 sweep_id=run.sweep_id,
@@ -130,8 +132,11 @@ class SqlSweeps(SqlPart, Sweeps):
         """
         if isinstance(remaining, int):
             return remaining
-        ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
+        of_sweep = {"sweep_id": sweep_id}
+        ends, [sweep] = self._session.rows_of_each(
+            ("read_slice_ends", of_sweep, {}), ("read_sweep", of_sweep, {}), what="read_sweep"
+        )
         complete = {end.slice for end in ends if end.reason is None}
-        planned = planned_slices(self._session.row("read_sweep", sweep_id=sweep_id))
+        planned = planned_slices(sweep)
         is_complete = complete.issuperset(range(len(planned)))
         return 0 if is_complete else self._due.count_pending(remaining, most=1)

@@ -74,8 +74,6 @@ class SqlServer(Dialect):
 
     def prune_attempts(self, session: Session, source: str) -> int:
         """In pieces, with few locks each."""
-        if not session.row("find_gone_attempts", source=source).found:
-            return 0
         session.execute("follow_rescheduled", source=source)
         pruned = 0
         while some := session.execute("prune_attempts", source=source):

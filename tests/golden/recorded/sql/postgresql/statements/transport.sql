@@ -953,17 +953,6 @@ SELECT count(*) FILTER (WHERE kind = 'batch') AS batches,
 FROM "public"."duesweep_journal"
 WHERE sweep_id = $1;
 
--- name: prune_attempts
--- $1 ?
-DELETE FROM "public"."duesweep_attempts" a
-USING (
-    SELECT g.source, g.message_key
-    FROM "public"."duesweep_attempts" g
-    WHERE g.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.id = g.message_key)
-    FOR UPDATE OF g SKIP LOCKED
-) gone
-WHERE a.source = gone.source AND a.message_key = gone.message_key;
-
 -- name: purge
 -- $1 int2
 DELETE FROM "public"."Own"
@@ -1382,4 +1371,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, look_timeless, measure_unsettled, move, next_due, plan_bounds, read_lease, renew_leases, store_timeout, stored_destinations, zones_agree
+-- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, look_timeless, measure_unsettled, move, next_due, plan_bounds, prune_attempts, read_lease, renew_leases, store_timeout, stored_destinations, zones_agree

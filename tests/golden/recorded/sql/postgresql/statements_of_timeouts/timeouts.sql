@@ -279,17 +279,6 @@ SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
        string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
 FROM moved m;
 
--- name: prune_attempts
--- $1 ?
-DELETE FROM "public"."duesweep_attempts" a
-USING (
-    SELECT g.source, g.message_key
-    FROM "public"."duesweep_attempts" g
-    WHERE g.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id" = g.message_key)
-    FOR UPDATE OF g SKIP LOCKED
-) gone
-WHERE a.source = gone.source AND a.message_key = gone.message_key;
-
 -- name: read_instants
 -- $1 ?, $2 uuid[]
 SELECT d."Id"::text AS message_key,
