@@ -119,7 +119,7 @@ SET XACT_ABORT OFF;
 
 -- name: count_arrived
 -- ids, number
-SELECT COUNT_BIG(*) AS arrived
+SELECT COUNT_BIG(*) AS arrived, XACT_STATE() AS state
 FROM [nsb].[dbo].[queue] q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > ?;

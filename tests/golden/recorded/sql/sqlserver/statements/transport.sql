@@ -135,8 +135,8 @@ FROM (
 GROUP BY m.piece
 ORDER BY m.piece;
 
--- name: claim
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max)
+-- name: claim + read_some_attempts
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 int, $9 nvarchar(max)
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
@@ -168,6 +168,10 @@ CROSS APPLY (
         WHERE p.[value] = l.message_key COLLATE DATABASE_DEFAULT
       )
 ) d;
+SELECT TOP (?) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = ?;
 
 -- name: clear_attempts
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
@@ -185,7 +189,7 @@ WHERE sweep_id = ?;
 
 -- name: count_arrived
 -- $1 nvarchar(max), $2 int
-SELECT COUNT_BIG(*) AS arrived
+SELECT COUNT_BIG(*) AS arrived, XACT_STATE() AS state
 FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > ?;
@@ -244,15 +248,6 @@ FROM (
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
 ) eligible;
-
--- name: count_some_waiting
--- $1 int, $2 nvarchar(max)
-SELECT COUNT_BIG(*) AS waiting
-FROM (
-    SELECT TOP (?) a.message_key
-    FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME()
-) w;
 
 -- name: create_queue
 IF OBJECT_ID(N'[nsb].[dbo].[Own]', 'U') IS NULL
@@ -494,8 +489,8 @@ FROM (
 GROUP BY f.reason
 ORDER BY messages DESC, f.reason;
 
--- name: fence
--- $1 nvarchar(max), $2 nvarchar(max)
+-- name: fence + count_some_waiting
+-- $1 nvarchar(max), $2 nvarchar(max), $3 int, $4 nvarchar(max)
 DECLARE @Answer int;
 EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
@@ -506,6 +501,12 @@ SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_op
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
 WHERE s.sweep_id = ?;
+SELECT COUNT_BIG(*) AS waiting
+FROM (
+    SELECT TOP (?) a.message_key
+    FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME()
+) w;
 
 -- name: fetch_next_due
 -- $1 nvarchar(max)
@@ -990,13 +991,18 @@ OUTER APPLY (
 ) chunk
 ) AS due_messages WHERE slice = 0 ORDER BY chunk;
 
--- name: read_slice_ends
--- $1 nvarchar(max)
+-- name: read_slice_ends + read_sweep
+-- $1 nvarchar(max), $2 nvarchar(max)
 SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers,
        error_text AS careful_batches
 FROM [nsb].[dbo].[duesweep_journal]
 WHERE sweep_id = ? AND kind = 'slice'
 ORDER BY id;
+SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
+       CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
+       remaining, reason, engine, stop_at
+FROM [nsb].[dbo].[duesweep_sweeps]
+WHERE sweep_id = ?;
 
 -- name: read_some_attempts
 -- $1 int, $2 nvarchar(max)
@@ -1005,13 +1011,27 @@ SELECT TOP (?) a.message_key, a.attempts,
 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = ?;
 
--- name: read_sweep
--- $1 nvarchar(max)
+-- name: read_sweep + total_batches + read_slice_ends
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
        CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
        remaining, reason, engine, stop_at
 FROM [nsb].[dbo].[duesweep_sweeps]
 WHERE sweep_id = ?;
+SELECT slice,
+       SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
+       SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
+       SUM(CONVERT(bigint, CASE WHEN kind = 'exhausted' THEN 1 ELSE 0 END)) AS exhausted,
+       SUM(COALESCE(body_bytes, 0)) AS bytes,
+       MAX(CASE WHEN attempts_changed = 1 OR kind = 'exhausted' THEN 1 ELSE 0 END) AS attempts_changed
+FROM [nsb].[dbo].[duesweep_journal]
+WHERE sweep_id = ? AND kind <> 'slice'
+GROUP BY slice;
+SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers,
+       error_text AS careful_batches
+FROM [nsb].[dbo].[duesweep_journal]
+WHERE sweep_id = ? AND kind = 'slice'
+ORDER BY id;
 
 -- name: receive_with_columns
 DECLARE @Nocount varchar(3) = 'OFF';
@@ -1159,18 +1179,6 @@ INSERT INTO [nsb].[dbo].[duesweep_leases] (name, holder, process, mark, taken_at
 SELECT ?, ?, ?, ?, @Now, @Until
 WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_leases] l WITH (UPDLOCK, HOLDLOCK) WHERE l.name = ?);
 SELECT 1 AS taken FROM [nsb].[dbo].[duesweep_leases] l WHERE l.name = ? AND l.holder = ?;
-
--- name: total_batches
--- $1 nvarchar(max)
-SELECT slice,
-       SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
-       SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
-       SUM(CONVERT(bigint, CASE WHEN kind = 'exhausted' THEN 1 ELSE 0 END)) AS exhausted,
-       SUM(COALESCE(body_bytes, 0)) AS bytes,
-       MAX(CASE WHEN attempts_changed = 1 OR kind = 'exhausted' THEN 1 ELSE 0 END) AS attempts_changed
-FROM [nsb].[dbo].[duesweep_journal]
-WHERE sweep_id = ? AND kind <> 'slice'
-GROUP BY slice;
 
 -- name: unsettled_sweeps
 -- $1 nvarchar(max)
