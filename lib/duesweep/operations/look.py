@@ -77,7 +77,7 @@ class NextDue(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Look:
     """The result of a look at the store. `has_work`: any message is eligible, or any sweep
-    unsettled; `needs_spark`: enough for Spark. `notices` are the store's. `next_due`: the next
+    unsettled; `needs_spark`: it is for Spark. `notices` are the store's. `next_due`: the next
     message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
     messages stored with an earlier Due are held back; None: not known. Without work, `held_back`
     are the due messages, and `next_attempt` is the first of the failed ones. `planned`: the plan of
@@ -152,7 +152,7 @@ def look(
         notices, pauses = session.notices(), session.due.pauses()
         idle = Look(
             has_work=False,
-            needs_spark=False,
+            needs_spark=choice.spark_from == 0,
             notices=notices,
             pauses=pauses,
             has_unsettled=work is not None,

@@ -198,7 +198,6 @@ def sweep_seen(
     `opened_engine`. `rounds` and `settler` are a watcher's.
     """
     source, notices = context.store.source, look.notices
-    on_spark = look.needs_spark or (spark is not None and context.spark_from is not None)
     # A sweep that this process has not reported is reported with the next one.
     is_unreported = any(each == source for each, _ in stop.unreported)
     if not look.has_work and not is_unreported:
@@ -215,7 +214,7 @@ def sweep_seen(
     from duesweep.sweep.sweep import sweep  # noqa: PLC0415 - a run without work does without
 
     try:
-        with opened_engine(context, on_spark=on_spark, spark=spark) as engine:
+        with opened_engine(context, on_spark=look.needs_spark, spark=spark) as engine:
             without_spark = engine.without_spark
             report = sweep(
                 engine,
@@ -223,7 +222,7 @@ def sweep_seen(
                 watch,
                 look.reach(context),
                 stop=stop,
-                planned=None if on_spark else look.planned,
+                planned=look.planned,
                 rounds=rounds,
                 settler=settler,
             )
