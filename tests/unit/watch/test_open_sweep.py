@@ -16,6 +16,7 @@ from duesweep.operations.health import Health
 from duesweep.operations.run import Run
 from duesweep.operations.watch import Ticker, watch
 from duesweep.stores.due import Horizon, Slices, Work
+from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -53,8 +54,24 @@ def _store(world: World, due_in: float, queue: str = "Billing") -> DelayedRow:
     return row
 
 
+@pytest.fixture(autouse=True)
+def opened() -> Iterator[None]:
+    """Each ticker ends with its test: its settler would work on while the next one runs."""
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
+_opened: list[Ticker] = []
+
+
+def _open(context: SweepContext, stop: Stop) -> Ticker:
+    _opened.append(Ticker(context, stop, has_spark=False))
+    return _opened[-1]
+
+
 def _ticker(world: World) -> Ticker:
-    return Ticker(world.context(spark_from=None), Stop(clock=world.clock), has_spark=False)
+    return _open(world.context(spark_from=None), Stop(clock=world.clock))
 
 
 class _Until(Stop):
@@ -190,7 +207,7 @@ def _limited(per_second: float, *others: RateLimit) -> tuple[World, Ticker, Stop
         _store(world, -1, "Shipping")
     limits = RateLimits((RateLimit("Shipping", per_second), *others))
     context = replace(world.context(spark_from=None), rate_limits=limits)
-    return world, Ticker(context, stop, has_spark=False), stop
+    return world, _open(context, stop), stop
 
 
 def test_other_messages_do_not_wait_for_a_limit() -> None:
@@ -388,7 +405,7 @@ def test_messages_that_an_early_part_of_a_backlog_left_are_tried_again_soon(
     world.queue.trouble["Billing"] = lambda _: began.append(clock.seconds())
     world.queue.trouble["Shipping"] = locked
     context = world.context(spark_from=None, batch_size=BatchSize(rows=20))
-    ticker = Ticker(context, Stop(clock=clock), has_spark=False)
+    ticker = _open(context, Stop(clock=clock))
 
     def tick_until(is_over: Callable[[], bool]) -> None:
         while not is_over():
@@ -423,9 +440,9 @@ def test_monitors_see_an_open_sweep_catch_up_and_wait_for_its_store(
     monkeypatch.setattr("duesweep.core.world.LONG_SECONDS", -1)
     monkeypatch.setattr(MemoryDue, "plan", planned)
 
-    Ticker(world.context(spark_from=None), stop, has_spark=False).tick()
+    _open(world.context(spark_from=None), stop).tick()
 
-    # The settler works beside it.
+    # The settler works at the same time.
     of_sweep = {tuple(what for what in each if what != STORAGE) for each in waits[1:]}
     assert of_sweep == {("store",)}
     # Its first tick has not ended yet.
