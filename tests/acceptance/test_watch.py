@@ -309,7 +309,7 @@ def test_watcher_is_unhealthy_without_answers_of_its_store_and_lives_and_ends_al
             assert watcher.metrics()["waiting_seconds"] > 2
         until(lambda: _status(watcher, "/health", "HEAD") == 200)
         until(lambda: endpoint.queue_rows("Billing"))
-        assert watcher.events("waited")
+        until(lambda: watcher.events("waited"))
         with _unanswered(endpoint):
             until(lambda: _status(watcher, "/health", "HEAD") == 503)
             assert _status(watcher, "/live", "HEAD") == 200
