@@ -17,6 +17,8 @@ from duesweep.core.errors import (
     DuesweepError,
     SilentServiceError,
     StoreError,
+    TransactionLostError,
+    UnusualBatchError,
 )
 from duesweep.core.message import Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
@@ -26,7 +28,7 @@ from duesweep.queues.sqlserver import SqlServerQueueTable
 from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import WantedTable
 from duesweep.stores.sqlserver_task import SqlServerTask
-from duesweep.stores.task import Forwarded
+from duesweep.stores.task import Forwarded, Moved
 from duesweep_testing.sweeps import move_into
 from support.sqlserver_location import ADDRESSES, RUN, location
 from support.tds_server import Request, TdsServer, counted, error, rows, tds_server
@@ -140,16 +142,20 @@ def _of_a_slice(request: Request) -> bytes | None:
     return next(answer for part, answer in _ANSWERS.items() if part in request.text)
 
 
+def _move(task: SqlServerTask) -> Moved:
+    queue = SqlServerQueueTable(ADDRESSES.parse("Sales"), has_recoverable=False)
+    with task.moving():
+        moved = move_into(task, RUN, [Forwarded(None, [_DUE])], lambda _: queue)
+        task.finish_moved(RUN, 0, moved, moved.server_us)
+    return moved
+
+
 def test_slice_of_one_batch_has_few_requests() -> None:
     """A begin, a batch that moves, and an end."""
-    queue = SqlServerQueueTable(ADDRESSES.parse("Sales"), has_recoverable=False)
     with tds_server(_of_a_slice) as server, _session(server) as session:
         task = SqlServerTask(session, location())
         begin = len(server.requests)
-        with task.moving():
-            group = Forwarded(None, [_DUE])
-            moved = move_into(task, RUN, [group], lambda _: queue)
-            task.finish_moved(RUN, 0, moved, moved.server_us)
+        moved = _move(task)
         batch = len(server.requests)
         task.end_slice(RUN, 0, SliceEnd(Account(claimed=1), None))
 
@@ -157,6 +163,37 @@ def test_slice_of_one_batch_has_few_requests() -> None:
     requests = [one.procedure for one in server.requests]
     assert requests == ["sp_prepexec"] * 4
     assert (begin, batch - begin, len(requests) - batch) == (1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "of_batch", "of_end"),
+    [
+        (547, UnusualBatchError, StoreError),
+        (1222, UnusualBatchError, StoreError),
+        (208, UnusualBatchError, StoreError),
+        (50_000, UnusualBatchError, StoreError),
+        (1205, TransactionLostError, TransactionLostError),
+        (596, StoreError, StoreError),
+    ],
+)
+def test_transaction_in_one_request_that_fails_is_rolled_back_and_classified(
+    number: int, of_batch: type[Exception], of_end: type[Exception]
+) -> None:
+    def refuse(request: Request) -> bytes | None:
+        is_whole = "COMMIT TRANSACTION" in request.text
+        return error(number, "It is so.") if is_whole else _of_a_slice(request)
+
+    with tds_server(refuse) as server, _session(server) as session:
+        task = SqlServerTask(session, location())
+        with pytest.raises(DuesweepError) as caught:
+            _move(task)
+        assert type(caught.value) is of_batch
+        with pytest.raises(DuesweepError) as caught:
+            task.end_slice(RUN, 0, SliceEnd(Account(claimed=1), None))
+        assert type(caught.value) is of_end
+
+    undone = [one.text.partition(" TRANSACTION;")[0] for one in server.requests[3::2]]
+    assert undone == ["IF @@TRANCOUNT > 0 ROLLBACK"] * 2
 
 
 def test_careful_batch_has_few_requests_besides_its_deliveries() -> None:
