@@ -225,12 +225,15 @@ def queue_table_notices(connection: SqlServerSession, catalog: str) -> Iterator[
     """Queue tables of the session's database, which is `catalog`, whose headers are varchar, or
     that lack an index: they take messages, but the transport warns of its own.
     """
+    indexes, tables = connection.rows_of_each(
+        ("queue_indexes", {}, {}), ("queue_tables", {}, {}), what="queue_tables"
+    )
     # Some servers give names in lower case here.
     indexed: dict[tuple[str, str], set[str]] = {}
-    for row in connection.rows("queue_indexes"):
+    for row in indexes:
         indexed.setdefault((row.schema.lower(), row.table.lower()), set()).add(row.column_name)
     findings: list[Finding] = []
-    for row in connection.rows("queue_tables"):
+    for row in tables:
         columns = {c: min(types) for c, types in COLUMNS.items()}
         columns[_HEADERS] = _NARROW if row.is_narrow else "nvarchar"
         wanted = sqlserver_queue(WAITED_FOR, SqlServerTable(catalog, row.schema, row.table))

@@ -7,6 +7,7 @@ import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import ConfigError, StoreError
+from duesweep.drivers.statements import Named
 from duesweep.queues.sqlserver import SqlServerQueueTable, queue_table_notices
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep_transport.tables import TransportSession
@@ -18,7 +19,10 @@ class Catalog:
     def __init__(self, **tables: tuple[bool, list[str]]) -> None:
         self._tables = tables
 
-    def rows(self, name: str) -> list[Any]:
+    def rows_of_each(self, *named: Named, what: str) -> list[list[Any]]:  # noqa: ARG002 - for errors
+        return [self._rows(name) for name, _, _ in named]
+
+    def _rows(self, name: str) -> list[Any]:
         if name == "queue_tables":
             return [
                 SimpleNamespace(schema="dbo", table=table, is_narrow=int(is_narrow))
