@@ -20,6 +20,8 @@ _MESSAGES_PER_PIECE = 500_000
 # A writer may take five times as much memory.
 _BYTES_PER_PIECE = 32_000_000
 _MOST_REASONS = 3
+# `delete_settled` and `delete_changes` delete no fewer rows than this, unless these are the last.
+FEWEST_AT_ONCE = 500
 
 
 class SqlJournal(SqlPart, Journal):
@@ -152,7 +154,7 @@ class SqlJournal(SqlPart, Journal):
                 self._session.execute("note_settled", sweep_id=sweep_id)
             # A bounded number at a time: each statement has its time-out.
             for rows in ("delete_settled", "delete_changes"):
-                while self._session.execute(rows, sweep_id=sweep_id):
+                while self._session.execute(rows, sweep_id=sweep_id) >= FEWEST_AT_ONCE:
                     pass
             lease = sweep_lease(sweep_id)
             self._session.execute("delete_sweep", sweep_id=sweep_id, lease=lease)

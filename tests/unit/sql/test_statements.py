@@ -14,6 +14,7 @@ import duesweep
 from duesweep.core.address import TableName
 from duesweep.drivers.statements import expanded, statement, topics
 from duesweep.stores.kinds import POSTGRESQL_KINDS
+from duesweep.stores.sql_journal import FEWEST_AT_ONCE
 from support.sql_statements import ALL, DIALECTS, POSTGRESQL, UGLY_NAME, SqlStatement, broken
 
 PACKAGE = Path(duesweep.__file__).parent
@@ -228,3 +229,11 @@ def test_dialects_have_a_statement_in_the_same_file_and_order() -> None:
     )
 
     assert postgresql == sqlserver
+
+
+def test_fewer_deleted_rows_than_a_statement_may_delete_are_the_last() -> None:
+    deleting = [each for each in ALL if each.name in {"delete_settled", "delete_changes"}]
+    most = [int(n) for each in deleting for n in re.findall(r"(?:LIMIT|TOP \()\s?(\d+)", each.code)]
+
+    assert len(most) == len(deleting) == 4
+    assert min(most) >= FEWEST_AT_ONCE
