@@ -829,7 +829,7 @@ DELETE TOP (?) FROM [nsb].[dbo].[Own] WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK
 -- $1 int
 DELETE TOP (?) FROM [nsb].[dbo].[Own] WITH (ROWLOCK, READPAST, READCOMMITTEDLOCK) WHERE Expires < GETUTCDATE();
 
--- name: queue_indexes
+-- name: queue_indexes + queue_tables
 SELECT s.name AS [schema], t.name AS [table], LOWER(c.name) AS column_name
 FROM sys.indexes i
 JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
@@ -838,6 +838,20 @@ JOIN sys.tables t ON t.object_id = i.object_id
 JOIN sys.schemas s ON s.schema_id = t.schema_id
 WHERE i.is_disabled = 0 AND i.type IN (1, 2) AND ic.key_ordinal = 1
   AND (LOWER(c.name) = 'expires' OR (LOWER(c.name) = 'rowversion' AND i.has_filter = 0));
+SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
+       MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
+       MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
+FROM INFORMATION_SCHEMA.COLUMNS c
+WHERE QUOTENAME(c.TABLE_SCHEMA) + QUOTENAME(c.TABLE_NAME) NOT IN (
+    SELECT QUOTENAME(v.TABLE_SCHEMA) + QUOTENAME(v.TABLE_NAME) FROM INFORMATION_SCHEMA.VIEWS v
+)
+GROUP BY c.TABLE_SCHEMA, c.TABLE_NAME
+HAVING COUNT(CASE
+    WHEN c.COLUMN_NAME = 'Id' AND c.DATA_TYPE = 'uniqueidentifier' THEN 1
+    WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE IN ('nvarchar', 'varchar') THEN 1
+    WHEN c.COLUMN_NAME = 'Body' AND c.DATA_TYPE = 'varbinary' THEN 1
+    WHEN c.COLUMN_NAME IN ('Expires', 'RowVersion') THEN 1
+END) = 5;
 
 -- name: queue_tables
 SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
