@@ -6,7 +6,7 @@ messages from being lost or doubled: the rows that a batch locks do.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -44,32 +44,38 @@ class Leases:
         self._clock = world.clock
         self._holder = world.new_id()
         self._held: set[str] = set()
+        # Asked for, and not answered: the server may have given it.
+        self._asked: set[str] = set()
+        # Which could not be given back.
+        self._lost: Sequence[str] = ()
         self._renewed_at = 0.0
-        self._is_over = threading.Event()
+        self._is_over, self._is_closed = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def take(self, name: str) -> bool:
         """Whether this session has the lease now; never waits for another holder."""
+        if self._thread is None:
+            self._renewed_at = self._clock.seconds()
+            self._thread = threading.Thread(
+                target=self._keep_renewing, args=(self._session.names,), daemon=True
+            )
+            self._thread.start()
+        self._asked.add(name)
         is_taken = self._take(self._session, name, None)
         if not is_taken:
             other = self.holder(name)
             if other is not None and not is_alive(other):
                 is_taken = self._take(self._session, name, other.holder)
+        self._asked.discard(name)
         if is_taken:
             self._held.add(name)
-            if self._thread is None:
-                self._renewed_at = self._clock.seconds()
-                self._thread = threading.Thread(
-                    target=self._keep_renewing, args=(self._session.names,), daemon=True
-                )
-                self._thread.start()
         return is_taken
 
     def give_back(self, name: str) -> None:
         """End a lease of this session; nothing if it has none of this name."""
         if name in self._held:
             self._held.remove(name)
-            self._session.execute("give_lease_back", name=name, holder=self._holder)
+            self._give_back(self._session, name)
 
     def forget(self, name: str) -> None:
         """Renew a lease no more whose row is gone."""
@@ -86,14 +92,20 @@ class Leases:
             self._renew(self._session)
 
     def close(self) -> None:
-        """End all leases of this session."""
+        """End all leases of this session. If it is lost, the thread ends them with its own, as soon
+        as it has one: an error here would hide why the session ended.
+        """
         self._is_over.set()
+        names = (*self._held, *self._asked)
         try:
-            for name in tuple(self._held):
-                self.give_back(name)
+            for name in names:
+                self._held.discard(name)
+                self._give_back(self._session, name)
         except StoreError:
-            # They end by themselves. An error here would hide why the session ended.
             _over_here.add(str(self._holder))
+            self._lost = names
+        finally:
+            self._is_closed.set()
 
     def _take(self, session: Session, name: str, other: UUID | None) -> bool:
         rows = session.rows(
@@ -107,7 +119,11 @@ class Leases:
         )
         return bool(rows)
 
+    def _give_back(self, session: Session, name: str) -> None:
+        session.execute("give_lease_back", name=name, holder=self._holder)
+
     def _keep_renewing(self, names: Names) -> None:
+        """Renew while that is late, and give back in the end what could not be given back."""
         while not self._is_over.wait(RENEWAL_SECONDS / 3):
             if not self._is_late:
                 continue
@@ -117,6 +133,11 @@ class Leases:
                     if self._is_late:
                         self._renew(session.named(names))
                     self._is_over.wait(RENEWAL_SECONDS / 3)
+        self._is_closed.wait()
+        if self._lost:
+            with suppress(StoreError, ConfigError), self._connect() as session:
+                for name in self._lost:
+                    self._give_back(session.named(names), name)
 
     @property
     def _is_late(self) -> bool:

@@ -3,13 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 from uuid import UUID
 
 import pytest
 
+from duesweep.core.errors import StoreError
 from duesweep.stores import leases
-from duesweep.stores.store import SqlDriver
+from duesweep.stores.store import SqlDriver, SqlStore
 from duesweep_testing.contract.stores.steps import is_alive
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.waiting import until
@@ -194,16 +196,46 @@ def test_sessions_end_and_a_forgotten_sweep_leave_no_lease(stored: Endpoint) -> 
     assert _leases(stored) == []
 
 
+def _lose(*_: Any, **__: Any) -> NoReturn:
+    raise StoreError("the connection was lost", transient=True)
+
+
 def test_sweep_whose_session_was_lost_is_dead_to_its_own_process_when_that_is_closed(
-    stored: Endpoint, other: SqlDriver
+    stored: Endpoint, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _opened(stored) as driver:
         sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
+        # No other session can give the lease back.
+        store = stored.context().store
+        assert isinstance(store, SqlStore)
+        monkeypatch.setattr(type(store.dialect), "connect", _lose)
         driver.connection.__exit__()
         before = is_alive(other, sweep_id)
 
     assert (before, is_alive(other, sweep_id)) == (True, False)
     assert [row.name for row in _leases(stored)] == [f"sweep {sweep_id}"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["held", "asked for"])
+def test_lease_of_a_lost_session_is_given_back_by_another_one_of_its_process(
+    stored: Endpoint, monkeypatch: pytest.MonkeyPatch, *, is_answered: bool
+) -> None:
+    """A notebook, whose process lives on, must not keep the next sweep waiting."""
+    with _opened(stored) as driver, suppress(StoreError):
+        if is_answered:
+            driver.sweeps.open(driver.due.horizon())
+        else:
+            rows, horizon = driver.connection.rows, driver.due.horizon()
+
+            def rows_in_vain(*asked: Any, **values: Any) -> NoReturn:
+                rows(*asked, **values)
+                _lose()
+
+            monkeypatch.setattr(driver.connection, "rows", rows_in_vain)
+            driver.sweeps.open(horizon)
+        driver.connection.__exit__()
+
+    until(lambda: _leases(stored) == [])
 
 
 def test_leases_that_were_over_long_ago_are_removed(stored: Endpoint, driver: SqlDriver) -> None:
