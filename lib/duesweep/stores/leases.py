@@ -123,7 +123,7 @@ class Leases:
         session.execute("give_lease_back", name=name, holder=self._holder)
 
     def _keep_renewing(self, names: Names) -> None:
-        """Renew while that is late, and give back in the end what could not be given back."""
+        """Renew while that is late. In the end, give lost leases back."""
         while not self._is_over.wait(RENEWAL_SECONDS / 3):
             if not self._is_late:
                 continue

@@ -286,7 +286,9 @@ def _harm(run: _Run) -> None:
         is_hit = _strike(run, scene, proxies)
         ending = command.wait(_COMMAND_SECONDS)
         scene.heal()
-    if fault.harm in _DEADLY and run.trial.engine == SPARK:
+    # A command's process ends with it; this one would keep a lease that it cannot give back.
+    is_over = ending.code == WORK_LEFT and run.world.unsettled()
+    if run.trial.engine == SPARK and (fault.harm in _DEADLY or is_over):
         run.services.drop_spark()
     if not is_hit:
         run.problems.append(f"the fault did not happen; exit code {ending.code}: {ending.said}")
