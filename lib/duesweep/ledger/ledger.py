@@ -3,7 +3,6 @@ and which writer a ledger has.
 """
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -461,23 +460,6 @@ def open_ledger(
     from duesweep.ledger.spark import SparkTables  # noqa: PLC0415 - loads Spark
 
     return Ledger(SparkTables(spark, root))
-
-
-def open_for_reading(root: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Ledger:
-    """The ledger under `root`, to read it: by delta-rs if that can, with either writer, else by a
-    Spark session that is there. Raises `ConfigError` without one: to start one could take
-    longer than a reader waits, and a session without a cluster's settings finds no catalog.
-    """
-    if can_delta_rs_reach(root):
-        return open_ledger(root, LedgerWriter.DELTA_RS, None, timeouts)
-    pyspark = sys.modules.get("pyspark.sql")
-    spark = None if pyspark is None else pyspark.SparkSession.getActiveSession()
-    if spark is None:
-        raise ConfigError(
-            f"Only Spark can read the ledger at {root}, and no Spark session is there",
-            advice="run it in a notebook or a job on the cluster, or query the tables there",
-        )
-    return open_ledger(root, LedgerWriter.SPARK, spark)
 
 
 def require_delta_rs_root(root: str) -> None:

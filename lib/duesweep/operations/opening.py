@@ -20,7 +20,7 @@ from duesweep.ledger.base import CHANGES, TABLES, is_path, local_folder, table_n
 from duesweep.ledger.ledger import (
     Ledger,
     can_delta_rs_reach,
-    open_for_reading,
+    open_ledger,
     require_delta_rs_root,
 )
 from duesweep.operations.endpoint import Endpoint
@@ -203,7 +203,7 @@ def reading_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     """
     root = context.ledger_root
     if spark is None and local_folder(root) is not None and can_delta_rs_reach(root):
-        ledger = open_for_reading(root, context.timeouts)
+        ledger = open_ledger(root, LedgerWriter.DELTA_RS, None, context.timeouts)
         is_sparks = context.ledger_writer is LedgerWriter.SPARK
         if not is_sparks or not ledger.read().beyond:
             yield ledger
