@@ -163,10 +163,12 @@ class Limited:
         them. Returns why it was cut short; None: it was not.
         """
         self._leaves, self._is_awaited = leaves, not leaves
-        self._join()
-        found = [end.result() for end in self._ends]
+        try:
+            self._join()
+            found = [end.result() for end in self._ends]
+        finally:
+            self._leaves = self._is_awaited = self.has_left = False
         self._ends.clear()
-        self._leaves = self._is_awaited = self.has_left = False
         return next(filter(None, found), None)
 
     def close(self) -> None:

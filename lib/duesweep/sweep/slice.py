@@ -123,7 +123,8 @@ class Slice:
                 worker = Worker(self, sessions)
                 worker.run_batches()
                 if worker.waiting:
-                    self._ends[worker.token] = worker.end()
+                    with self._lock:
+                        self._ends[worker.token] = worker.end()
                     return worker
                 self.close(worker, sessions.store)
         except SweepClosedError as error:
