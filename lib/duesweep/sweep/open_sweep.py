@@ -111,7 +111,7 @@ class OpenSweep:
     """
 
     def __init__(self, sweeping: Sweeping, session: DriverSession, horizon: Horizon) -> None:
-        self._of, self._session, self._context = sweeping, session, sweeping.context
+        self._sweeping, self._session, self._context = sweeping, session, sweeping.context
         self._stop, self._limited = sweeping.stop, sweeping.rounds.limited
         # Its horizon moves with its last plan.
         self.run = session.sweeps.open(horizon, engine=sweeping.engine.name)
@@ -126,10 +126,10 @@ class OpenSweep:
         then takes messages as they come due.
         """
         told = self._stop.passed_on(self._context.store, self._session.sweeps, self.run)
-        with told, closing(self._of.engine), closing(self._limited):
+        with told, closing(self._sweeping.engine), closing(self._limited):
             if not self.is_planned:
                 return
-            if not self._of.backlog.parts:
+            if not self._sweeping.backlog.parts:
                 self._plan(self.run.horizon)
             self._dispatch_part()
             self._go_on()
@@ -138,22 +138,23 @@ class OpenSweep:
     def _plan(self, horizon: Horizon) -> None:
         """Plan the messages that are due by the horizon."""
         with self._context.tracing.span("plan"):
-            plan = self._of.engine.plan(self._session.due, horizon, self._context)
-            self._of.take(horizon, plan)
+            plan = self._sweeping.engine.plan(self._session.due, horizon, self._context)
+            self._sweeping.take(horizon, plan)
 
     def _dispatch_part(self) -> None:
         """Dispatch the first part of the plan, if there is any."""
         self._goes_on = False
-        if not self._of.backlog.parts:
+        if not self._sweeping.backlog.parts:
             return
         sweeps, sweep_id = self._session.sweeps, self.run.sweep_id
         if (seconds := self._stop.begin()) is not None:
             sweeps.stop(sweep_id, seconds)
-        part = self._of.backlog.next()
+        part = self._sweeping.backlog.next()
         job = self._job(part, first_slice=sweeps.note_slices(self.run, part.plan))
-        watched = self._of.watch(self.run, part.plan.found) if self._of.watch else nullcontext()
+        watch = self._sweeping.watch
+        watched = watch(self.run, part.plan.found) if watch else nullcontext()
         with self._context.tracing.span("dispatch"), watched:
-            done = self._of.engine.dispatch(self._session.due, part.plan, job)
+            done = self._sweeping.engine.dispatch(self._session.due, part.plan, job)
             self.cut_short = done.cut_short
             if not self._context.repeats:
                 self.cut_short = self._limited.finish(leaves=False) or self.cut_short
@@ -162,14 +163,15 @@ class OpenSweep:
             sweeps.stop(sweep_id, 0)
         elif self._may_go_on and done.end is not None and done.cut_short is None:
             waits = self._limited.is_waiting
-            self._goes_on = self._of.rounds.go_on(self.run.horizon, done.end, waits=waits)
+            self._goes_on = self._sweeping.rounds.go_on(self.run.horizon, done.end, waits=waits)
 
     @property
     def _may_go_on(self) -> bool:
-        return self._context.repeats and not (self._of.backlog.parts or self._of.has_left)
+        is_whole = not self._sweeping.backlog.parts
+        return self._context.repeats and is_whole and not self._sweeping.has_left
 
     def _job(self, part: Part, first_slice: int) -> Job:
-        rounds = self._of.rounds
+        rounds = self._sweeping.rounds
         return Job(
             # Its class and its secrets are not for executors.
             replace(self._context, tracing=Tracing()),
@@ -189,7 +191,7 @@ class OpenSweep:
         tried, as it has counted them; and at once if a round leaves others.
         """
         stop, clock, limited = self._stop, self._context.world.clock, self._limited
-        low_water, due = self._of.rounds.low_water, self._session.due
+        low_water, due = self._sweeping.rounds.low_water, self._session.due
         began = moved_at = clock.seconds()
         most = OPEN_SECONDS * self._context.world.chance().uniform(_LEAST_OPEN, _MOST_OPEN)
         seconds = _REST_SECONDS
@@ -206,16 +208,16 @@ class OpenSweep:
                 if stop.is_wanted or now >= (low_water.tries_at or ends_at):
                     break
                 with stop.waits.waiting(STORE, STORE_IS_SILENT):
-                    horizon = self._of.reach(due.horizon())
+                    horizon = self._sweeping.reach(due.horizon())
                     # A plan takes several times as long as this look.
                     work = low_water.find_work(due, horizon)
                     if work is not None and not work.only_settles:
                         horizon = replace(horizon, since=work.since)
                         self._plan(horizon)
                     seconds = _REST_SECONDS
-                    if not self._of.backlog.parts:
+                    if not self._sweeping.backlog.parts:
                         seconds = max(seconds, _seconds_to_next(self._session, horizon))
-                if self._of.backlog.parts:
+                if self._sweeping.backlog.parts:
                     self.run = replace(self.run, horizon=horizon)
                     self._dispatch_part()
                     moved_at = clock.seconds()
