@@ -115,3 +115,15 @@ def test_each_place_that_the_page_names_is_there() -> None:
 
     assert len(files) > 10
     assert [name for name in names if f"def {name}(" not in text] == []
+
+
+def test_each_step_of_a_message_is_a_function_of_the_file_that_the_page_names() -> None:
+    page = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, path = page.partition("## The path of a message")
+    steps = re.findall(r"^\| `(\w+/\w+\.py)` \| `(?:(\w+)\.)?(\w+)` \|", path, re.MULTILINE)
+
+    assert len(steps) > 7
+    for file, of_class, name in steps:
+        text = (_PACKAGE / file).read_text(encoding="utf-8")
+        assert f"def {name}(" in text, name
+        assert f"class {of_class}" in text or not of_class, of_class
