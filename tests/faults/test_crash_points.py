@@ -65,7 +65,11 @@ def test_first_sweep_reaches_each_point_of_the_moved_form_and_of_a_new_ledger(
 
     reached = _reached(endpoint)
 
-    assert reached == _points(set(NAMES) - _CAREFUL_FORM - _FAILURES)
+    expected = set(NAMES) - _CAREFUL_FORM - _FAILURES
+    if endpoint.kind != "postgresql":
+        # `finish_moved` commits, in one request.
+        expected -= {"COMMIT of TaskSession.transaction"}
+    assert reached == _points(expected)
 
 
 @ON_BOTH_SERVERS
