@@ -273,6 +273,9 @@ _SECONDS_PER_MILLION = 100.0
 _SERVERS_PART = Fraction(3, 4)
 _LONGEST_TASK_LOCK_SECONDS = 2.0
 _LONGEST_DRIVER_LOCK_SECONDS = 30.0
+# A client that sends nothing for this time within a batch is frozen, and the messages that it has
+# locked are due.
+_BATCH_IDLE_SECONDS = 2.0
 # A driver that is frozen within a transaction holds rows that the next sweep needs. As long as a
 # lease lasts.
 _DRIVER_IDLE_SECONDS = 10.0
@@ -299,10 +302,12 @@ class SessionWaits:
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """`silence_seconds`: if a service falls silent, the sweep ends within this time. That covers
-    one wait of a task, its attempt to open a new session, and one wait of the driver.
+    one wait of a task, its attempt to open a new session, and one wait of the driver. A batch
+    `is_alone` if it waits for no other service.
     """
 
     silence_seconds: float = 60.0
+    is_alone: bool = False
 
     @property
     def connect_seconds(self) -> float:
@@ -334,7 +339,7 @@ class Timeouts:
     def task(self) -> SessionWaits:
         """The waits of a task's session: briefly for rows and for tables."""
         lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
-        idle_seconds = 2 * self.silence_seconds
+        idle_seconds = _BATCH_IDLE_SECONDS if self.is_alone else 2 * self.silence_seconds
         return SessionWaits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
 
     @property

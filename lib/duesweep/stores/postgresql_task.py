@@ -30,8 +30,6 @@ _KEY_LENGTH = 36
 # A session that waits for a row holds others. NServiceBus's mover holds its rows for about 5 ms.
 _MOVE_WAIT = "20ms"
 _TURN_WAIT = "10s"
-# A client that sends nothing for this time is frozen, and the messages that it has locked are due.
-_IDLE_SECONDS = 2.0
 # A character that JSON never has stands between the headers of two moved messages.
 _BETWEEN = "\x1f"
 # Stands for the instant of an infinite Due.
@@ -45,9 +43,6 @@ class PostgreSqlTask(SqlTask):
 
     statements: PostgreSqlSession
     can_move = True
-
-    def expect_no_idle_client(self) -> None:
-        self.statements.limit_idle(_IDLE_SECONDS)
 
     def select(
         self,

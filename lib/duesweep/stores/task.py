@@ -179,9 +179,3 @@ class TaskSession(Protocol):
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
         """As `finish`, for messages that were moved. Raises `UnusualBatchError` as `move` does."""
         raise UnusualBatchError("the store moves no messages")
-
-    def expect_no_idle_client(self) -> None:
-        """Let the server end a transaction whose client sends nothing for long, if it can. For a
-        task whose batches wait for nothing else than this session.
-        """
-        return

@@ -23,9 +23,6 @@ OpenedSessions = Callable[[Job], AbstractContextManager[Sessions]]
 def opened_sessions(job: Job) -> Iterator[Sessions]:
     """New sessions for one slice."""
     with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
-        # A batch for another server may wait for that one.
-        if job.context.queue.shares_transaction:
-            store.expect_no_idle_client()
         yield Sessions(store, queue)
 
 

@@ -16,6 +16,7 @@ from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores.dialect import JOURNAL_TABLES
+from duesweep.stores.store import SqlStore
 from duesweep.sweep.job import SweepContext
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"
@@ -56,6 +57,22 @@ def test_every_setting_arrives_in_the_parts() -> None:
     assert context.slices == 8
     assert context.ledger_root == "/ledger"
     assert store_of(_config(writer_time_zone="Asia/Kolkata")).writer_time_zone == "Asia/Kolkata"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "idle_seconds"),
+    [("", 2), ("postgresql://q:0ther@db.example/q", 120)],
+    ids=["own server", "another server"],
+)
+def test_server_ends_the_batch_of_a_silent_client_soon_unless_the_batch_waits_for_another_server(
+    dsn: str, idle_seconds: float
+) -> None:
+    settings = {"store.dsn": DSN, "store.endpoint": "Sales.Orders", "ledger.root": "/ledger"}
+    settings |= {"queues.default.dsn": dsn} if dsn else {}
+    store = store_of(load(None, [f"{name}={value}" for name, value in settings.items()]))
+
+    assert isinstance(store, SqlStore)
+    assert store.timeouts.task.idle_seconds == idle_seconds
 
 
 def test_source_is_database_schema_and_table_and_never_a_host() -> None:

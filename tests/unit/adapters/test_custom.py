@@ -13,6 +13,7 @@ from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
+from duesweep.core.policy import Timeouts
 from duesweep.queues.postgresql import postgresql_queue
 from duesweep.queues.tables import ERROR, OWN
 from duesweep.stores.postgresql import POSTGRESQL
@@ -191,6 +192,7 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
             postgresql_queue(OWN, TableName("public", "Sales.Orders")),
             postgresql_queue(ERROR, TableName("public", "error")),
         ],
+        timeouts=Timeouts(is_alone=True),
     )
     assert "-- AcmeStore sets itself up." in Duesweep(config).setup_script()
     assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in Duesweep(config).setup_script()

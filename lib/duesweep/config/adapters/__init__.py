@@ -106,5 +106,6 @@ def named_by(setting: str) -> Iterator[None]:
 
 
 def timeouts_of(config: Config) -> Timeouts:
-    """The limits on waiting for a silent service."""
-    return Timeouts(**dict(config.timeouts))
+    """The limits on waiting for a silent service. A batch for another server waits for that one."""
+    is_alone = all(each.is_beside for each in connections(config).values())
+    return Timeouts(**dict(config.timeouts), is_alone=is_alone)

@@ -181,16 +181,8 @@ class PostgreSqlSession(Session):
         is_idle = self._raw.info.transaction_status == TransactionStatus.IDLE
         return self.start.is_pooled and is_idle
 
-    def _set(self, settings: Mapping[str, str], *, in_transaction: bool = True) -> None:
-        query = settings_query(settings, in_transaction=in_transaction)
-        self._raw.execute(query.encode())
-
-    def limit_idle(self, seconds: float) -> None:
-        """Let the server end a transaction whose client sends nothing for this time."""
-        self.waits = replace(self.waits, idle_seconds=seconds)
-        if not self.start.is_pooled:
-            with map_errors():
-                self._set(time_outs(self.waits), in_transaction=False)
+    def _set(self, settings: Mapping[str, str]) -> None:
+        self._raw.execute(settings_query(settings, in_transaction=True).encode())
 
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
