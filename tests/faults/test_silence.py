@@ -156,7 +156,7 @@ def test_sweep_whose_store_falls_silent_ends_and_the_next_one_completes(
     ended, reason = _swept(replace(stage.context, timeouts=DEFAULT_TIMEOUTS), engine)
 
     assert stage.proxy.has_sprung.is_set()
-    assert ended == ExitCode.WORK_LEFT
+    assert ended == ExitCode.WORK_LEFT, reason
     assert "has not answered" in reason
     stage.assert_next_sweep_completes(ledger)
 
@@ -192,7 +192,7 @@ def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
         ended, reason = _swept(context, engine)
 
         assert proxy.has_sprung.is_set()
-    assert ended == ExitCode.WORK_LEFT
+    assert ended == ExitCode.WORK_LEFT, reason
     assert reason != "None"
     # The broker's fault costs no message an attempt.
     assert endpoint.attempts() == {}
