@@ -64,10 +64,10 @@ def move_into(
     groups: Sequence[Forwarded],
     table_of: Callable[[Address], Table],
 ) -> Moved:
-    """Move messages into the tables that their addresses mean."""
-    selection = session.select(run, groups)
-    tables = {address: table_of(address) for address in selection.addresses}
-    return session.move(run, selection, tables)
+    """Move messages into the tables that their addresses mean, within a transaction."""
+    with session.select(run, groups) as selection:
+        tables = {address: table_of(address) for address in selection.addresses}
+        return session.move(run, selection, tables)
 
 
 class _RollbackError(Exception):

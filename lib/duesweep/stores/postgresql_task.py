@@ -3,7 +3,8 @@ each destination.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -44,17 +45,19 @@ class PostgreSqlTask(SqlTask):
     statements: PostgreSqlSession
     can_move = True
 
+    @contextmanager
     def select(
         self,
         run: SweepRun,  # noqa: ARG002 - the server is not asked
         groups: Sequence[Forwarded],
         left_alone: LeftAlone = NOBODY,  # noqa: ARG002 - each key has one message
-    ) -> Selection:
+    ) -> Iterator[Selection]:
         """By the plan alone."""
         known = [(one.forward, one.keys) for one in groups if one.forward is not None]
         if len(known) < len(groups):
             raise UnusualBatchError("the destinations are not known")
-        return Selection([self._kind.address_of(forward) for forward, _ in known], known)
+        with self.transaction():
+            yield Selection([self._kind.address_of(forward) for forward, _ in known], known)
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
         groups: Sequence[tuple[str, Sequence[str]]] = selection.rest

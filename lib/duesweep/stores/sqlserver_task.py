@@ -10,8 +10,8 @@ rows removed by key.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -223,15 +223,12 @@ class SqlServerTask(SqlTask):
 
     # Move.
 
-    def moving(self) -> AbstractContextManager[None]:
-        """No transaction stays open while this process works: `finish_moved` is one request."""
-        return nullcontext()
-
+    @contextmanager
     def select(
         self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
-    ) -> Selection:
-        """Read the span of the claim keys' Dues, if it holds no other messages. Nothing is locked:
-        `finish_moved` fails if messages come or go before it.
+    ) -> Iterator[Selection]:
+        """Read the span of the claim keys' Dues, if it holds no other messages. No transaction
+        stays open while this process works: `finish_moved` fails if messages come or go before it.
         """
         self._forget(left_alone)
         dues = Counter(due for group in groups for due in group.keys)
@@ -260,7 +257,7 @@ class SqlServerTask(SqlTask):
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
         groups_found = [(each, found[each]) for each in forwards]
-        return Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed))
+        yield Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed))
 
     def move(
         self,

@@ -153,17 +153,12 @@ class TaskSession(Protocol):
         """
         raise not_supported("[[limit]]")
 
-    def moving(self) -> AbstractContextManager[None]:
-        """The transaction in which a batch is moved, from `select` to `finish_moved`; nothing where
-        `finish_moved` alone is one.
-        """
-        return self.transaction()
-
     def select(
         self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
-    ) -> Selection:
-        """Choose the messages of the claim keys, to move them in the next steps. Raises
-        `UnusualBatchError` if it cannot.
+    ) -> AbstractContextManager[Selection]:
+        """Choose the messages of the claim keys, to move them in the block. Raises
+        `UnusualBatchError` if it cannot. The block is the transaction, unless `finish_moved` alone
+        is one.
         """
         raise UnusualBatchError("the store moves no messages")
 

@@ -33,7 +33,7 @@ from duesweep.core.message import (
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
-from duesweep.stores.task import Claim, Forwarded, Table, TaskSession
+from duesweep.stores.task import Claim, Forwarded, Selection, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.destinations import Destinations, LeftMessage
 from duesweep.sweep.job import Job
@@ -218,8 +218,9 @@ class Batches:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
         try:
             # Its end is the COMMIT.
-            with self._store.moving():
-                end = self._move_and_journal(groups)
+            left_alone = self._destinations.left_alone
+            with self._store.select(self._job.run, groups, left_alone) as selection:
+                end = self._move_and_journal(selection)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual[str(error)] += 1
             self._in_a_row += 1
@@ -227,9 +228,8 @@ class Batches:
         self._in_a_row = 0
         return end
 
-    def _move_and_journal(self, groups: Sequence[Forwarded]) -> BatchEnd:
+    def _move_and_journal(self, selection: Selection) -> BatchEnd:
         job, store = self._job, self._store
-        selection = store.select(job.run, groups, self._destinations.left_alone)
         tables = {address: self._table(address) for address in selection.addresses}
         moved = store.move(job.run, selection, tables)
         now_us = StoreClock(moved.server_us, self._clock).now_us()

@@ -30,7 +30,7 @@ def _move(
     """Move messages. `meanwhile` runs after they were read."""
     context = endpoint.context()
     run = open_sweep(context.store)
-    with context.store.open_task() as task, context.queue.open(task) as queue, task.moving():
+    with context.store.open_task() as task, context.queue.open(task) as queue:
 
         def into(address: str | None) -> Table:
             table = queue.table(queue.resolve(address))

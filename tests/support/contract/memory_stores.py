@@ -115,18 +115,20 @@ class MovingSession(MemoryTaskSession):
         self._counts.claimed.append(len(claim_keys))
         return super().claim(run, claim_keys, left_alone)
 
+    @contextmanager
     def select(
         self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
-    ) -> Selection:
+    ) -> Iterator[Selection]:
         claim_keys = [key for group in groups for key in group.keys]
         self._counts.moved.append(len(claim_keys))
-        claim = super().claim(run, claim_keys, left_alone)
-        if claim.skipped:
-            raise UnusualBatchError("other sessions hold messages")
-        unreadable, to_move = group_by_destination(claim.messages)
-        if unreadable:
-            raise UnusualBatchError(str(unreadable[0].error))
-        return Selection([*to_move], (claim, to_move))
+        with self.transaction():
+            claim = super().claim(run, claim_keys, left_alone)
+            if claim.skipped:
+                raise UnusualBatchError("other sessions hold messages")
+            unreadable, to_move = group_by_destination(claim.messages)
+            if unreadable:
+                raise UnusualBatchError(str(unreadable[0].error))
+            yield Selection([*to_move], (claim, to_move))
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:  # noqa: ARG002 - it is claimed
         claim, to_move = selection.rest

@@ -114,12 +114,14 @@ class SimulatedTask(MemoryTaskSession):
         self.steps.step("the claimed messages", TransactionLostError)
         return claim
 
+    @contextmanager
     def select(
         self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
-    ) -> Selection:
+    ) -> Iterator[Selection]:
         self.steps.step("select")
         self._run, self.claimed_at = run, self._simulated.now
-        return super().select(run, groups, left_alone)
+        with super().select(run, groups, left_alone) as selection:
+            yield selection
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
         self.steps.step("move", TransactionLostError)
