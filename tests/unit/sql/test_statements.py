@@ -4,6 +4,7 @@ values only. A test lists all that break its rule.
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,29 @@ def test_every_fragment_is_used_by_several_statements_or_fragments_or_by_a_kind_
         for name in re.findall(r"^-- fragment: (\w+)$", text, re.MULTILINE):
             uses = len(re.findall(rf"\{{\{{{name}\b", text))
             assert uses > 1 or f"{{{{{name}}}}}" in of_kinds, f"{dialect}: {name}"
+
+
+def test_head_of_a_file_says_where_its_other_fragments_are() -> None:
+    for dialect in DIALECTS:
+        files = topics(dialect)
+        places = {
+            name: f"{topic}.sql"
+            for topic, text in files.items()
+            for name in re.findall(r"^-- fragment: (\w+)$", text, re.MULTILINE)
+        }
+        for topic, text in files.items():
+            used = {*re.findall(r"\{\{(\w+)", text)}
+            others = {name: places[name] for name in used if places[name] != f"{topic}.sql"}
+            head = re.split(r"^-- (?:name|fragment): ", text, maxsplit=1, flags=re.MULTILINE)[0]
+            _, _, said = head.replace("\n-- ", " ").partition("Fragments of other files: ")
+
+            assert dict(_places(said)) == others, (dialect, topic)
+
+
+def _places(said: str) -> Iterator[tuple[str, str]]:
+    for names, file in re.findall(r"([\w, ]+) \((\w+\.sql)\)", said):
+        for name in names.split(", "):
+            yield name.strip(), file
 
 
 def test_no_mark_of_a_fragment_is_left_in_a_statement() -> None:

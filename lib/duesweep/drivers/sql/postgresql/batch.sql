@@ -1,5 +1,7 @@
 -- Batch: the statements of a task's transaction, in its order: fence, claim, finish, the end of a slice; and
 -- statements for single messages.
+--
+-- Fragments of other files: not_in_back_off (plan.sql).
 
 -- fragment: readable
 -- A stored text with escapes, such as \x81, for characters of the database's encoding that have no equivalent in

@@ -1,5 +1,7 @@
 -- Operators: what people look at, change, hold back, audit and tidy up. What only reads locks no rows: its
 -- lock on the table (ACCESS SHARE) is one that no sweep and no mover waits for.
+--
+-- Fragments of other files: as_utc, instant, micros, readable (batch.sql).
 
 -- name: set_first_rows_fast
 -- Sets that a cursor's first rows matter, not its last ones. Else the planner could sort all messages, although

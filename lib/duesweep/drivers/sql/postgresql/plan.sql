@@ -1,4 +1,6 @@
 -- Plan: the horizon, due and eligible messages, and how they are cut into slices. In a sweep's order.
+--
+-- Fragments of other files: readable (batch.sql).
 
 -- name: session_zone
 -- Returns the session's time zone and where this setting comes from.

@@ -1,5 +1,7 @@
 -- Setup: properties of the server and of tables, the tables of the store and of the journal, the ledger that
 -- a source is bound to, and the checks of `doctor`. Queue tables are in queue.sql.
+--
+-- Fragments of other files: readable (batch.sql); from_queue_tables (queue.sql).
 
 -- name: describe_session
 -- Returns the server's version, whether it is a replica or the session read-only, the database's encoding, and

@@ -1,5 +1,7 @@
 -- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
 -- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
+--
+-- Fragments of other files: micros, readable (batch.sql).
 
 -- fragment: quickly
 -- A lease that a crash of the server loses is over anyway, so its commit does not wait for the disk.

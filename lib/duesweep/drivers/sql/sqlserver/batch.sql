@@ -3,6 +3,8 @@
 -- READCOMMITTEDLOCK it would read removed rows, if the database has row versions. `seek` is FORCESEEK if there is an
 -- index on Due: else a join could read, and lock, the whole table. A Due of a list is cast
 -- in a subquery with TOP: Babelfish uses no index for a value that is cast in the comparison.
+--
+-- Fragments of other files: due_and_instant, not_paused, tick, tick_text (plan.sql); without_counts (queue.sql).
 
 -- fragment: get_lock
 -- An application lock works under every isolation level.

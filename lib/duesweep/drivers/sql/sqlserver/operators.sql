@@ -1,6 +1,8 @@
 -- Operators: statements to read, change, hold back, audit and clean up messages. With NOLOCK a read takes no locks,
 -- waits for no other session and shows uncommitted rows; it may miss a row that moves. Who changes a message locks it first, and
 -- who audits looks twice.
+--
+-- Fragments of other files: listed, typed_keys (batch.sql); due_and_instant, tick (plan.sql).
 
 -- name: look
 -- Returns the messages due from @first to before @end (NULL: no limit), in UTC whatever @zone is, the earliest first;

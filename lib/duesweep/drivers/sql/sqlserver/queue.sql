@@ -1,4 +1,6 @@
 -- Queue: queue tables, their messages in and out, and subscriptions.
+--
+-- Fragments of other files: create_once, under_lock (setup.sql).
 
 -- name: queue_tables
 -- Returns all tables of the database that have the columns of a queue table, whether each has the older shape,

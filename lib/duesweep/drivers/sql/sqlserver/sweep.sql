@@ -1,6 +1,8 @@
 -- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
 -- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
 -- A thousand rows at a time are fewer than make SQL Server lock the whole table.
+--
+-- Fragments of other files: get_lock (batch.sql).
 
 -- name: take_lease
 -- Takes a lease, unless a holder other than @holder and @other has it. No row: it is not taken.
