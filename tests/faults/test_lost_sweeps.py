@@ -54,7 +54,7 @@ def _lose(due: Endpoint) -> None:
 
 def test_sweep_that_another_process_settled_reports_what_it_delivered(due: Endpoint) -> None:
     try:
-        report = run_sweep(due, watch=_after_dispatch(lambda: _lose(due)))
+        report = run_sweep(due, shown=_after_dispatch(lambda: _lose(due)))
     except SweepClosedError as error:
         pytest.fail(f"It reports nothing: {error}")
 
@@ -85,7 +85,7 @@ def test_sweep_is_settled_after_the_dead_ones_that_it_finds_at_its_end(
     left: list[str] = []
     monkeypatch.setattr(Ledger, "write_sweep", written)
 
-    report = run_sweep(due, watch=_after_dispatch(leave_one))
+    report = run_sweep(due, shown=_after_dispatch(leave_one))
 
     assert settled == [*left, report.sweep_id]
 
@@ -96,7 +96,7 @@ def test_sweep_whose_store_went_away_is_counted_with_the_next_one(due: Endpoint)
 
     stop = Stop()
     with suppress(StoreError):
-        run_sweep(due, stop=stop, watch=_after_dispatch(go_away))
+        run_sweep(due, stop=stop, shown=_after_dispatch(go_away))
     # Another process has settled it. Nothing more is due.
     assert _outcomes(run_sweep(due)) == (0, 0, 0)
 

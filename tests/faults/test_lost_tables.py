@@ -113,7 +113,7 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
         ledger.root.mkdir(exist_ok=True)
         yield
 
-    report = run_sweep(context, engine, watch=going_away)
+    report = run_sweep(context, engine, shown=going_away)
 
     assert (report.dispatched, exit_code_of(report)) == (1, 4)
     assert report.ledger_error is not None

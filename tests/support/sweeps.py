@@ -12,8 +12,9 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Engine, Job, SweepContext
+from duesweep.sweep.open_sweep import Reach, Shown
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Reach, Watch, sweep
+from duesweep.sweep.sweep import sweep
 from support.endpoint import Endpoint
 
 
@@ -22,7 +23,7 @@ def run_sweep(
     engine: Engine | None = None,
     *,
     stop: Stop | None = None,
-    watch: Watch | None = None,
+    shown: Shown | None = None,
     reach: Reach | None = None,
     **settings: object,
 ) -> SweepReport:
@@ -38,7 +39,7 @@ def run_sweep(
             context = sweep_context(swept)
         case _:
             context = swept.context(**settings)
-    return sweep(engine or InProcessEngine(), context, watch, reach, stop=stop)
+    return sweep(engine or InProcessEngine(), context, shown, reach, stop=stop)
 
 
 def sweep_at_once(context: SweepContext, count: int) -> list[SweepReport]:

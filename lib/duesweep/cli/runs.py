@@ -176,8 +176,8 @@ def handover(
         found = duesweep.preview_handover(cutoff=since)
         return Printed(found, views.preview_blocks(found))
     with stop_on_signals(stop := Stop()):
-        watch = partial(sweeping_line, duesweep)
-        done = duesweep.handover(cutoff=since, stop=stop, watch=watch)
+        shown = partial(sweeping_line, duesweep)
+        done = duesweep.handover(cutoff=since, stop=stop, shown=shown)
     return Printed(views.handover_document(done), views.handover_blocks(done))
 
 

@@ -51,7 +51,7 @@ def _run_one(endpoint: Endpoint, stop: Stop, *, as_json: bool) -> _Ended:
     """Run, print and tell."""
     began = time.monotonic()
     try:
-        run = run_once(endpoint, stop, before=_tell_looks, watch=partial(sweeping_line, endpoint))
+        run = run_once(endpoint, stop, before=_tell_looks, shown=partial(sweeping_line, endpoint))
     except Exception as error:
         _tell_monitoring([(endpoint, failed_run(endpoint.source, error, time.monotonic() - began))])
         raise

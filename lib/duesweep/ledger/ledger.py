@@ -51,7 +51,7 @@ ID_PROPERTY = "duesweep.ledgerId"
 ROLE_PROPERTY = "duesweep.table"
 # Properties of the first table. There is a table `changes`:
 _CHANGES_PROPERTY = "duesweep.hasChanges"
-# The format of all tables, see `core/account.py`.
+# The format of all tables, see `core/format.py`.
 _FORMAT_PROPERTY = "duesweep.format"
 # And, by its name, the id of the journal that each source has.
 _JOURNAL_PROPERTY = "duesweep.journal."

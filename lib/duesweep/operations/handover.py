@@ -26,7 +26,7 @@ from duesweep.operations.run import Run, ended_run
 from duesweep.queues.base import QueueSession
 from duesweep.stores.due import Horizon
 from duesweep.sweep.job import Engine, SweepContext
-from duesweep.sweep.open_sweep import Watch
+from duesweep.sweep.open_sweep import Shown
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
@@ -119,7 +119,7 @@ def handover(
     *,
     cutoff: datetime | None = None,
     stop: Stop | None = None,
-    watch: Watch | None = None,
+    shown: Shown | None = None,
 ) -> Handover:
     """Move all messages that are due at `cutoff` or later (None: all of them) out of the store,
     on Spark: due messages to their queues, the rest into RabbitMQ's delay ladder.
@@ -127,14 +127,14 @@ def handover(
     context = handover_context(endpoint.config)
     on_spark = context.spark_from is not None
     with opened_engine(context, on_spark=on_spark, spark=endpoint.spark) as engine:
-        return hand_over(engine, context, cutoff, watch, stop=stop)
+        return hand_over(engine, context, cutoff, shown, stop=stop)
 
 
 def hand_over(
     engine: Engine,
     context: SweepContext,
     cutoff: datetime | None = None,
-    watch: Watch | None = None,
+    shown: Shown | None = None,
     *,
     stop: Stop | None = None,
 ) -> Handover:
@@ -151,7 +151,7 @@ def hand_over(
 
     # Another round would plan without the cutoff, and `--abort` would find none at its rest.
     single = Rounds(context.breaker, context.world.clock, is_single=True)
-    report = sweep(engine, context, watch, reach, stop=stop, rounds=single)
+    report = sweep(engine, context, shown, reach, stop=stop, rounds=single)
     with context.store.open_driver() as session:
         since = session.due.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(report, session.due.count_stored(since), engine.without_spark)

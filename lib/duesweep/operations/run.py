@@ -45,7 +45,7 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.sweep.open_sweep import Watch
+    from duesweep.sweep.open_sweep import Shown
     from duesweep.sweep.rounds import Rounds
     from duesweep.sweep.settler import Settler
 
@@ -164,7 +164,7 @@ def run_once(
     stop: Stop | None = None,
     *,
     before: Before = _tell_nobody,
-    watch: "Watch | None" = None,
+    shown: "Shown | None" = None,
 ) -> Run:
     """Look, and sweep if there is work, on Spark if that is much or the endpoint has a session:
     `look_at` in look.py, then `sweep_seen`, which calls `sweep` in sweep/sweep.py. Raises their
@@ -174,7 +174,7 @@ def run_once(
     with look_at(context, choose_engine(context, endpoint.spark), stop, plans=True) as found:
         look = _with_notice(endpoint, found)
         before([(endpoint, look)])
-        run = sweep_seen(context, look, stop, spark=endpoint.spark, watch=watch)
+        run = sweep_seen(context, look, stop, spark=endpoint.spark, shown=shown)
     return replace(run, seconds=time.monotonic() - began)
 
 
@@ -190,7 +190,7 @@ def sweep_seen(
     stop: Stop,
     *,
     spark: "SparkSession | DuesweepError | None" = None,
-    watch: "Watch | None" = None,
+    shown: "Shown | None" = None,
     rounds: "Rounds | None" = None,
     settler: "Settler | None" = None,
 ) -> Run:
@@ -219,7 +219,7 @@ def sweep_seen(
             report = sweep(
                 engine,
                 context,
-                watch,
+                shown,
                 look.reach(context),
                 stop=stop,
                 planned=look.planned,

@@ -13,7 +13,7 @@ from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.limits import let_go
+from duesweep.sweep.limits import wait_for_limits
 from duesweep.sweep.sessions import KeptSessions
 from duesweep.sweep.slice import Slice, cut_short_by
 
@@ -103,7 +103,7 @@ class InProcessEngine:
         try:
             worker = of_slice.work(self.sessions.opened)
             if worker is not None:
-                let_go(worker, self.sessions.opened)
+                wait_for_limits(worker, self.sessions.opened)
         except Exception as error:  # noqa: BLE001 - of whatever kind
             return cut_short_by(error, of_slice)
         return None

@@ -180,7 +180,7 @@ class Limited:
         wait(self._ends, _INTERRUPTED_SECONDS)
         self._ends.clear()
         with self._lock:
-            # A thread whose store does not answer has nothing to do with the next sweep.
+            # A thread whose store does not answer keeps the old list; the next sweep has its own.
             self._workers, self._is_running = [], False
 
     def _start(self, work: Callable[[], None]) -> None:
@@ -213,7 +213,7 @@ class Limited:
         workers = self._workers
         try:
             with collect_rarely(), opened(workers[0].of_slice.job) as sessions:
-                self._let_go(workers, sessions)
+                self._take_turns(workers, sessions)
         except SweepClosedError as error:
             _log.warning("Messages wait no longer for their limit: %s", error)
             self._cut(workers)
@@ -238,7 +238,7 @@ class Limited:
                 self._workers, self._is_running, self.has_left = [], False, True
             return workers
 
-    def _let_go(self, held: list[Worker], sessions: Sessions) -> None:
+    def _take_turns(self, held: list[Worker], sessions: Sessions) -> None:
         first = held[0].of_slice.job
         clock = first.context.world.clock
         if self._reservations is None:
@@ -306,7 +306,7 @@ class Limited:
             job.stop.waits.progressed()
 
 
-def let_go(worker: Worker, opened: OpenedSessions) -> None:
+def wait_for_limits(worker: Worker, opened: OpenedSessions) -> None:
     """Let the messages go that wait in this work: while the sweep continues, or now."""
     if (limited := worker.of_slice.job.limited) is not None:
         limited.add(worker, opened)
@@ -320,4 +320,4 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     """
     worker = Slice(job, slice_number, claim_keys).work()
     if worker is not None:
-        let_go(worker, opened_sessions)
+        wait_for_limits(worker, opened_sessions)

@@ -5,6 +5,15 @@ back, and over delivered ones that an old snapshot still sees: PostgreSQL keeps 
 index, perhaps a million. If that takes long, most looks begin at the low-water mark instead: before
 it, the last look found nothing to deliver. A message that is stored with an earlier Due, or whose
 back-off is over, is found by a look at all, some seconds later.
+
+    after                                 the mark                     looks at all messages
+    a look that finds nothing             the horizon                  every few seconds, if they
+                                                                       take long
+    a look that finds work                its first Due                so too
+    a round that left blocked messages    the horizon                  none until `tries_at`: then
+                                                                       the sweep ends
+    slices whose messages have limits     the horizon                  none until they have gone
+    the begin of the next sweep           where these messages begin   again
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ _LEAST_OPEN, _MOST_OPEN = 0.5, 1.5
 # It rests after each round, and looks again in this time if nothing is due sooner.
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
 
-Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
+Shown = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
 
 
@@ -45,7 +45,7 @@ class Sweeping:
     engine: Engine
     context: SweepContext
     stop: Stop
-    watch: Watch | None
+    shown: Shown | None
     reach: Reach
     rounds: Rounds
     settler: Settler | None = None
@@ -151,9 +151,9 @@ class OpenSweep:
             sweeps.stop(sweep_id, seconds)
         part = self._sweeping.backlog.next()
         job = self._job(part, first_slice=sweeps.note_slices(self.run, part.plan))
-        watch = self._sweeping.watch
-        watched = watch(self.run, part.plan.found) if watch else nullcontext()
-        with self._context.tracing.span("dispatch"), watched:
+        shown = self._sweeping.shown
+        showing = shown(self.run, part.plan.found) if shown else nullcontext()
+        with self._context.tracing.span("dispatch"), showing:
             done = self._sweeping.engine.dispatch(self._session.due, part.plan, job)
             self.cut_short = done.cut_short
             if not self._context.repeats:

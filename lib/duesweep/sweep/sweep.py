@@ -44,7 +44,7 @@ from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.sweep.job import CutShort, Engine, Planned, SweepContext, attributes_of
-from duesweep.sweep.open_sweep import OpenSweep, Reach, Sweeping, Watch
+from duesweep.sweep.open_sweep import OpenSweep, Reach, Shown, Sweeping
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
@@ -67,7 +67,7 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 def sweep(
     engine: Engine,
     context: SweepContext,
-    watch: Watch | None = None,
+    shown: Shown | None = None,
     reach: Reach | None = None,
     *,
     stop: Stop | None = None,
@@ -79,7 +79,7 @@ def sweep(
     could not be written. More than `MOST_IN_A_SWEEP` messages take several sweeps, each with a row
     of its own. Then the report has their sums, and the limits count for all of them together.
 
-    `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
+    `shown` is entered around dispatch with the open sweep and how many messages it found. `reach`
     turns the server's time into the sweep's horizon, by default `context.reach`. `planned`: a plan
     that was made just before, in the same way. `rounds` are a watcher's, of which this is one; its
     `settler` writes the ledger, and the report says why earlier sweeps are not in it. `stop` ends
@@ -90,7 +90,7 @@ def sweep(
     with context.tracing.recording("sweep", attributes):
         rounds = rounds or Rounds(context.breaker, context.world.clock, context.batch_size.rows)
         reach, stop = reach or context.reach, stop or Stop()
-        sweeping = Sweeping(engine, context, stop, watch, reach, rounds, settler, planned)
+        sweeping = Sweeping(engine, context, stop, shown, reach, rounds, settler, planned)
         if planned is not None:
             sweeping.take(planned.horizon, planned.slices)
         report = _sweep_all(sweeping)

@@ -33,7 +33,7 @@ from duesweep.operations.restore import choose_cancelled, restore
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.limits import Limited, dispatch_slice, let_go
+from duesweep.sweep.limits import Limited, dispatch_slice, wait_for_limits
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.sessions import KeptSessions, OpenedSessions
 from duesweep.sweep.slice import Slice
@@ -244,7 +244,7 @@ class SimulatedEngine:
         def work() -> None:
             worker = of_slice.work(self.sessions.opened)
             if worker is not None:
-                let_go(worker, self.sessions.opened)
+                wait_for_limits(worker, self.sessions.opened)
 
         for session in range(of_slice.sessions):
             name = f"{process.name} slice {of_slice.number} session {session}"
