@@ -123,6 +123,9 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
     A task may run more than once. The last complete run has seen all that was still in the slice.
     Without a complete run, all messages that no run saw count as left. The last run's breakers
     and careful batches count.
+
+    For example, of 10 planned messages the first run claimed 4, and was killed. The second one was
+    given all 10, saw these 4 as gone, claimed 5, and left 1: in all claimed 9, gone 0, left 1.
     """
     last_end = ends[-1] if ends else SliceEnd(Account(), CUT)
     complete = [end.account for end in ends if end.reason is None]

@@ -198,8 +198,8 @@ class SilentServiceError(StoreError):
 
 
 class DestinationError(QueueError):
-    """One destination accepts no messages now; the others do. Its messages are left to the next
-    sweep, unless it takes them again within the slice: see `transient`.
+    """One destination accepts no messages now; the others do. If it is `transient`, its slice tries
+    it again; else its messages are left to the next sweep, even if the fault passes as a lock does.
     """
 
     def __init__(self, text: str, *, transient: bool = True, advice: str | None = None) -> None:
