@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -347,8 +348,11 @@ def test_copy_and_its_commit_are_not_waited_for(
 def test_array_of_parameters_is_not_waited_for(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_time(), peer.open(_BRIEF) as session:
         # Pyodbc holds Python's lock while it sends an array, so the proxy could not begin then.
-        silence = lambda *_: peer.proxy.fall_silent()  # noqa: E731 - patched in
-        monkeypatch.setattr(type(session), "_fetch_value", silence)
+        def last_message(*_: object) -> SimpleNamespace:
+            peer.proxy.fall_silent()
+            return SimpleNamespace(number=0)
+
+        monkeypatch.setattr(type(session), "_fetch_row", last_message)
 
         with pytest.raises(SilentServiceError, match=_SILENT):
             _insert(session)
