@@ -122,14 +122,16 @@ def _swept(context: SweepContext, engine: Engine) -> tuple[ExitCode, str]:
 
 @ON_BOTH_SERVERS
 def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
-    with look_at(stage.context, choose_engine(stage.context), Stop()) as look:
+    with look_at(
+        stage.context, choose_engine(stage.context, prefers_session=False), Stop()
+    ) as look:
         assert look.has_work
     stage.fall_silent_at(_GATE[stage.endpoint.kind])
 
     seconds = stage.context.timeouts.driver_seconds
     with (
         pytest.raises(StoreError, match=f"has not answered for {seconds:.0f} s") as failure,
-        look_at(stage.context, choose_engine(stage.context), Stop()),
+        look_at(stage.context, choose_engine(stage.context, prefers_session=False), Stop()),
     ):
         pass
 

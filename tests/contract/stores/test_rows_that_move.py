@@ -245,7 +245,9 @@ def test_look_that_leaves_the_work_to_spark_plans_nothing(endpoint: Endpoint) ->
     _Rows(endpoint.set_up("Billing"))
 
     context = endpoint.context(sweep__spark_from=_MESSAGES)
-    with look_at(context, choose_engine(context), Stop(), plans=True) as look:
+    with look_at(
+        context, choose_engine(context, prefers_session=False), Stop(), plans=True
+    ) as look:
         assert (look.has_work, look.needs_spark, look.planned) == (True, True, None)
 
 

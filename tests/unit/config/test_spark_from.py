@@ -72,7 +72,7 @@ def test_settings_say_from_how_many_messages_on(
 
 
 def test_sweep_is_sparks_from_that_number_on() -> None:
-    choice = choose_engine(sweep_context(_config(spark_from=7)))
+    choice = choose_engine(sweep_context(_config(spark_from=7)), prefers_session=False)
 
     assert not choice.is_spark(lambda: 6)
     assert choice.is_spark(lambda: 7)
