@@ -222,12 +222,12 @@ class Destinations:
 
     def takes(self, address: Address) -> bool:
         """Whether it is available, as far as is known."""
-        breaker = self._breaker(address)
+        breaker = self.breaker(address)
         return breaker is None or breaker.is_closed
 
     def is_due(self, address: Address) -> bool:
         """Whether a destination can be used, or tried, now."""
-        breaker = self._breaker(address)
+        breaker = self.breaker(address)
         if breaker is None or breaker.is_closed:
             return True
         is_resting = breaker.seconds_to_try or self._try_at > self._clock.seconds()
@@ -248,8 +248,14 @@ class Destinations:
         if was_tried:
             self._try_at = self._clock.seconds() + self._times.pause_seconds(took_seconds)
 
+    def follow(self, other: "Destinations", address: Address) -> None:
+        """Share the other's breaker of a destination that was unavailable to it."""
+        if (breaker := other.breaker(address)) is not None:
+            self._outages.pop(self._name(address), None)
+            self._breakers[address] = breaker
+
     def succeed(self, address: Address) -> None:
-        if (breaker := self._breaker(address)) is not None:
+        if (breaker := self.breaker(address)) is not None:
             breaker.succeed()
 
     def add(
@@ -304,7 +310,7 @@ class Destinations:
     def _name(self, address: Address) -> str:
         return self._own_queue if address is None else address
 
-    def _breaker(self, address: Address) -> CircuitBreaker | None:
+    def breaker(self, address: Address) -> CircuitBreaker | None:
         """The destination's breaker, if it was unavailable in this round or the one before."""
         if self._outages and (outage := self._outages.pop(self._name(address), None)):
             breaker = CircuitBreaker(self._times, self._clock, forgives_at_once=False)

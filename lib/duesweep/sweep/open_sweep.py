@@ -200,9 +200,9 @@ class OpenSweep:
                 stop.wait(seconds)
                 now = clock.seconds()
                 ends_at = began + most
+                if limited.has_left:
+                    break
                 if not limited.is_waiting:
-                    if limited.has_left:
-                        break
                     low_water.release()
                     ends_at = min(ends_at, moved_at + _IDLE_SECONDS)
                 if stop.is_wanted or now >= (low_water.tries_at or ends_at):

@@ -132,45 +132,41 @@ class Slice:
         except (StoreError, ConfigError) as error:
             told = make_printable(str(error))
             _log.warning("Slice %d of sweep %s is cut: %s", self.number, sweep_id, told)
-            self.cut(worker, error)
+            journal_ends([(self, self.cut(worker, error))])
             if isinstance(error, ConfigError):
                 raise
         except Exception:
-            self.fail(worker)
+            journal_ends([(self, self.fail(worker))])
             raise
         return None
 
     def close(self, worker: "Worker", store: TaskSession) -> None:
         """End this work, and journal the end of the slice if it was the last."""
-        if (end := self._note_end(worker.token, worker.end())) is not None:
+        if (end := self._note_end(worker.token, worker.last_end())) is not None:
             store.end_slice(self.job.run, self.number, end)
 
-    def cut(self, worker: "Worker | None", error: DuesweepError) -> None:
-        """End the work of a session that this error has ended, or that could not be opened."""
+    def cut(self, worker: "Worker | None", error: DuesweepError) -> SliceEnd | None:
+        """End the work of a session that this error has ended, or that could not be opened. Returns
+        the end of the slice, if it was the last.
+        """
         sent = 0 if worker is None else worker.sent_in_vain
         end = self._left_by(worker)
         breakers = (*end.breakers, *self._lost(error, sent))
-        self._close_on_a_new_session(worker, replace(end, reason=str(error), breakers=breakers))
+        return self._note_end(_token(worker), replace(end, reason=str(error), breakers=breakers))
 
-    def fail(self, worker: "Worker | None") -> None:
-        """End the work of a session that an unexpected error has ended. Spark runs a slice of one
-        session again; of several, the others' work counts.
+    def fail(self, worker: "Worker | None") -> SliceEnd | None:
+        """The same for an unexpected error. Spark runs a slice of one session again; of several,
+        the others' work counts.
         """
-        if self.sessions > 1:
-            self._close_on_a_new_session(worker, self._left_by(worker))
+        if self.sessions == 1:
+            return None
+        return self._note_end(_token(worker), self._left_by(worker))
 
     def _left_by(self, worker: "Worker | None") -> SliceEnd:
         if worker is None:
             return SliceEnd(Account(), None)
         worker.leave()
-        return worker.end()
-
-    def _close_on_a_new_session(self, worker: "Worker | None", end: SliceEnd) -> None:
-        """If the session cannot be opened, the missing row says that the slice was cut."""
-        token = object() if worker is None else worker.token
-        if (of_slice := self._note_end(token, end)) is not None:
-            with suppress(DuesweepError), self.job.context.store.open_task() as store:
-                store.end_slice(self.job.run, self.number, of_slice)
+        return worker.last_end()
 
     def _note_end(self, token: object, end: SliceEnd) -> SliceEnd | None:
         """Note the end of a session's work. Returns the end of the slice, if it was the last."""
@@ -188,6 +184,22 @@ class Slice:
             yield BreakerReport(SERVICES, state.value, since, 0.0, sent_in_vain, str(error))
 
 
+def journal_ends(ends: Sequence[tuple[Slice, SliceEnd | None]]) -> None:
+    """Journal the ends of slices on a new session; nothing for None. If the session cannot be
+    opened, the missing rows say that the slices were cut.
+    """
+    known = [(of_slice, end) for of_slice, end in ends if end is not None]
+    if known:
+        first, _ = known[0]
+        with suppress(DuesweepError), first.job.context.store.open_task() as store:
+            for of_slice, end in known:
+                store.end_slice(of_slice.job.run, of_slice.number, end)
+
+
+def _token(worker: "Worker | None") -> object:
+    return object() if worker is None else worker.token
+
+
 class Worker:
     """The work of one session on a slice: batches one after the other."""
 
@@ -197,7 +209,7 @@ class Worker:
         self._to_do = self._cut(of_slice.batches())
         context = self._job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
-        self._destinations = Destinations(
+        self.destinations = Destinations(
             context.breaker,
             context.rate_limits,
             context.batch_size,
@@ -225,7 +237,7 @@ class Worker:
             self._job,
             self.of_slice.number,
             *sessions,
-            destinations=self._destinations,
+            destinations=self.destinations,
             unusual=self._unusual,
         )
 
@@ -239,7 +251,7 @@ class Worker:
         """Let up to this many messages go to a destination for whose limit they wait. Returns how
         many were claimed.
         """
-        before, destinations = self._account.claimed, self._destinations
+        before, destinations = self._account.claimed, self.destinations
         destinations.has_turn = [address]
         with self._stopping():
             # If others have taken some of these messages: the next ones.
@@ -248,6 +260,14 @@ class Worker:
                 self._run_form(self._batches.careful, [Forwarded(None, keys)])
         destinations.has_turn = ()
         return self._account.claimed - before
+
+    def takes(self, address: Address) -> bool:
+        """Whether a destination is available, as far as this work knows."""
+        return self.destinations.takes(address)
+
+    def follow(self, other: "Worker", address: Address) -> None:
+        """Know of a destination what the other work does."""
+        self.destinations.follow(other.destinations, address)
 
     def leave(self) -> None:
         """Leave the messages that wait for their limit."""
@@ -268,7 +288,7 @@ class Worker:
         """How many messages wait for a limit, by their destination: none if they are left, or the
         slice may claim no more.
         """
-        return {} if self._leaves or not self._room(1) else self._destinations.waiting
+        return {} if self._leaves or not self._room(1) else self.destinations.waiting
 
     @property
     def sent_in_vain(self) -> int:
@@ -281,13 +301,17 @@ class Worker:
 
     def end(self) -> SliceEnd:
         """The end of this work, without messages that wait for their limit."""
-        left = self._destinations.left - sum(self.waiting.values())
+        left = self.destinations.left - sum(self.waiting.values())
         account = self._account + Account(left=left)
-        reasons = (self.of_slice.claim_keys.fault, self._destinations.blocked_reason)
+        reasons = (self.of_slice.claim_keys.fault, self.destinations.blocked_reason)
         reason = "; ".join(filter(None, reasons))
-        breakers = tuple(self._destinations.reports(self._clock.now()))
+        breakers = tuple(self.destinations.reports(self._clock.now()))
         careful = tuple(CarefulBatches(*each) for each in self._unusual.most_common())
-        if careful:
+        return SliceEnd(account, reason or None, breakers, careful)
+
+    def last_end(self) -> SliceEnd:
+        """The end of this work, with a line in the log if many batches were unusual."""
+        if self._unusual:
             # With few of them a slice takes hardly longer.
             level = logging.WARNING if self._unusual.total() > MOST_UNUSUAL else logging.INFO
             _log.log(
@@ -298,7 +322,7 @@ class Worker:
                 self._unusual.total(),
                 make_printable("; ".join(self._unusual)),
             )
-        return SliceEnd(account, reason or None, breakers, careful)
+        return self.end()
 
     def _room(self, wanted: int) -> int:
         """How many of `wanted` messages the slice may still claim. Messages that are held back,
@@ -327,7 +351,7 @@ class Worker:
         if not self._room(len(batch)):
             self._in_hand = keys.groups(batch)
             raise SweepStoppedError("The slice has claimed its share")
-        if keys.forwards and not self._destinations.all_closed:
+        if keys.forwards and not self.destinations.all_closed:
             batch = self._try_first(batch)
         if groups := keys.groups(batch):
             forms = self._batches.forms(is_usual=self._is_usual(groups))
@@ -337,7 +361,7 @@ class Worker:
         """Try each unavailable destination with one message, if it is time for that. Returns the
         places of all other messages but blocked ones, which are left without a claim.
         """
-        keys, destinations = self.of_slice.claim_keys, self._destinations
+        keys, destinations = self.of_slice.claim_keys, self.destinations
         addresses = {place: self._address(keys.forwards[place]) for place in batch}
         tries: dict[Address, int] = {}
         for place, address in addresses.items():
@@ -352,8 +376,8 @@ class Worker:
 
     def _is_usual(self, groups: Sequence[Forwarded]) -> bool:
         """Whether all destinations are available, as far as is known."""
-        takes = self._destinations.takes
-        return self._destinations.all_closed or all(
+        takes = self.destinations.takes
+        return self.destinations.all_closed or all(
             group.forward is not None and takes(self._address(group.forward)) for group in groups
         )
 
@@ -394,10 +418,10 @@ class Worker:
 
     def _succeed(self, end: BatchEnd) -> None:
         """Count a batch that is committed: one that is rolled back is claimed and counted again."""
-        self._destinations.add(end.blocked, end.others)
+        self.destinations.add(end.blocked, end.others)
         if end.account.claimed:
             self.of_slice.check()
-            if not self._destinations.has_turn:
+            if not self.destinations.has_turn:
                 self._job.stop.waits.progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account

@@ -1,15 +1,17 @@
 """A watcher's sweep stays open for messages that come due."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
+from typing import NoReturn
 
 import pytest
 
 from duesweep.core.account import MOST_REPORTED
-from duesweep.core.errors import DestinationError, ExitCode
+from duesweep.core.errors import DestinationError, ExitCode, StoreError
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits, Slicing
 from duesweep.core.world import STORAGE, Clock, SettableClock
 from duesweep.operations.health import Health
@@ -360,6 +362,116 @@ def test_open_sweep_ends_when_the_destination_of_limited_messages_fails() -> Non
     assert (first.report.found, first.report.claimed, first.report.left) == (3, 1, 2)
     assert second.report is not None
     assert (second.report.found, second.report.claimed) == (2, 2)
+
+
+def test_failing_destination_is_tried_once_for_all_work_that_waits_for_its_limit() -> None:
+    world, ticker, stop = _limited(20, RateLimit("Billing", 20))
+    is_locked, tries = False, 0
+
+    def lock(_: object) -> DestinationError | None:
+        nonlocal tries
+        tries += is_locked
+        return DestinationError("Shipping is locked") if is_locked else None
+
+    def store_others(_: object) -> None:
+        nonlocal is_locked
+        arrived = len(world.queue.arrived["Billing"])
+        is_locked = arrived >= 5
+        if arrived < 5:
+            _store(world, 0)
+            for _ in range(3):
+                _store(world, 0, "Shipping")
+
+    world.queue.trouble |= {"Shipping": lock, "Billing": store_others}
+    _store(world, -1)
+
+    run = ticker.tick()
+    stop.ask()
+    ticker.close()
+
+    assert tries == 1
+    assert run.report is not None
+    assert run.report.left > 1
+    assert run.report.found == run.report.claimed + run.report.left
+
+
+def test_lost_store_is_asked_for_one_session_for_all_slices_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, ticker, stop = _limited(0.05)
+    attempts: list[float] = []
+
+    def lose(*_: object) -> NoReturn:
+        raise StoreError("the connection was lost", transient=True)
+
+    def refuse() -> NoReturn:
+        attempts.append(world.clock.seconds())
+        stop.ask()
+        lose()
+
+    def store_others(_: object) -> None:
+        if len(world.queue.arrived["Billing"]) < 10:
+            _store(world, 0)
+            _store(world, 0, "Shipping")
+            return
+        # Only the waiting slices ask for anything from here on.
+        monkeypatch.setattr(world.store, "open_task", refuse)
+        monkeypatch.setattr(MemoryTaskSession, "claim", lose)
+
+    world.queue.trouble["Billing"] = store_others
+    _store(world, -1)
+
+    run = ticker.tick()
+    monkeypatch.undo()
+    ticker.close()
+
+    assert len(attempts) == 1
+    assert run.report is not None
+    assert (run.report.claimed, run.report.left) == (12, 12)
+
+
+def test_unexpected_error_of_one_limited_destination_holds_up_no_other_one() -> None:
+    world, ticker, stop = _limited(20, RateLimit("Billing", 5))
+
+    def fail(_: object) -> NoReturn:
+        raise ValueError("a bug of this queue")
+
+    def store_others(_: object) -> None:
+        if len(world.queue.arrived["Billing"]) == 8:
+            stop.ask()
+
+    world.queue.trouble |= {"Shipping": fail, "Billing": store_others}
+    _store(world, -1, "error")
+    world.queue.trouble["error"] = lambda _: [_store(world, 0) for _ in range(9)] and None
+    began = world.clock.seconds()
+
+    runs = []
+    while not stop.is_asked and world.clock.seconds() < began + 8:
+        runs.append(ticker.tick())
+    ticker.close()
+
+    assert len(world.queue.arrived["Billing"]) == 9
+    assert world.clock.seconds() - began < 4
+    assert "a bug of this queue" in str(runs[0].error)
+
+
+def test_sweep_ends_if_no_thread_can_wait_for_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, ticker, _ = _limited(0.05)
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "duesweep limits":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    run = ticker.tick()
+    ticker.close()
+
+    assert run.report is not None
+    assert (run.report.found, run.report.left, run.outcome) == (3, 3, "incomplete")
+    assert "can't start new thread" in str(run.error)
 
 
 def test_next_sweep_plans_the_messages_that_wait_for_a_limit(
