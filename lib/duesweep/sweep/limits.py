@@ -131,8 +131,6 @@ class Limited:
         # Of each thread: why it was cut short.
         self._ends: list[Future[CutShort | None]] = []
         self._reservations: Reservations | None = None
-        # Whose batch runs.
-        self._at_work: Worker | None = None
         # When to ask the store whether the sweep is to stop, if no batch asks before.
         self._asks_at = 0.0
 
@@ -149,7 +147,7 @@ class Limited:
                 self._start(partial(self._run_to_end, opened, worker.of_slice, end))
             except BaseException:
                 # A process may have as many threads as it is allowed.
-                self._fail(self._cut(self._workers))
+                self._fail(self._workers)
                 raise
             self._ends.append(end)
 
@@ -217,23 +215,10 @@ class Limited:
         """Let messages go until none waits, or a service fails. Raises `ConfigError`, and
         unexpected errors.
         """
-        workers, unexpected = self._workers, None
+        workers = self._workers
         try:
-            while self._is_to_run(workers):
-                try:
-                    with collect_rarely(), opened(workers[0].of_slice.job) as sessions:
-                        self._take_turns(workers, sessions)
-                except DuesweepError:
-                    raise
-                except Exception as error:
-                    if self._at_work is None:
-                        raise
-                    # Perhaps of one destination: other work continues on new sessions.
-                    unexpected = unexpected or error
-                    workers.remove(self._at_work)
-                    self._fail([self._at_work])
-            if unexpected is not None:
-                raise unexpected
+            with collect_rarely(), opened(workers[0].of_slice.job) as sessions:
+                self._take_turns(workers, sessions)
         except SweepClosedError as error:
             _log.warning("Messages wait no longer for their limit: %s", error)
             self._cut(workers)
@@ -245,22 +230,16 @@ class Limited:
             if isinstance(error, ConfigError):
                 raise
         except Exception:
-            self._fail(self._cut(workers))
+            self._fail(workers)
             raise
         except BaseException:
             self._cut(workers)
             raise
 
-    def _is_to_run(self, held: list[Worker]) -> bool:
-        with self._lock:
-            if not held:
-                self._is_running &= held is not self._workers
-            return bool(held)
-
     def _fail(self, workers: Sequence[Worker]) -> None:
-        """End this work, which an unexpected error has ended."""
-        self.has_left = True
-        journal_ends([(each.of_slice, each.of_slice.fail(each)) for each in workers])
+        """End this thread, and its work, after an unexpected error."""
+        left = self._cut(workers)
+        journal_ends([(each.of_slice, each.of_slice.fail(each)) for each in left])
 
     def _cut(self, workers: Sequence[Worker]) -> Sequence[Worker]:
         """End this thread. Returns the work that it does not end."""
@@ -285,9 +264,7 @@ class Limited:
             for address, messages, _ in due:
                 left = messages
                 for worker in workers:
-                    self._at_work = worker
                     left -= worker.let_go(address, left)
-                    self._at_work = None
                     if not worker.takes(address):
                         # Each of them would wait for it as long.
                         for other in workers:
@@ -302,8 +279,12 @@ class Limited:
 
     def _continued(self, held: list[Worker], sessions: Sessions) -> Sequence[Worker]:
         """The work in which messages wait, on these sessions. The other work is ended."""
-        while self._is_to_run(held):
-            workers = [*held]
+        while True:
+            with self._lock:
+                workers = [*held]
+                if not workers:
+                    self._is_running &= held is not self._workers
+                    return ()
             for worker in workers:
                 if worker.sessions is not sessions:
                     worker.continue_on(sessions)
@@ -315,7 +296,6 @@ class Limited:
                     held.remove(worker)
             if going := [worker for worker in workers if worker.waiting]:
                 return going
-        return ()
 
     def _rest(self, job: Job, store: TaskSession, seconds: float) -> None:
         """Let at most this time pass. Leave all messages if the sweep is to stop; raise if it is

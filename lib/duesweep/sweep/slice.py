@@ -266,7 +266,7 @@ class Worker:
         return self.destinations.takes(address)
 
     def follow(self, other: "Worker", address: Address) -> None:
-        """Know of a destination what the other work does."""
+        """Share the other work's breaker of a destination."""
         self.destinations.follow(other.destinations, address)
 
     def leave(self) -> None:

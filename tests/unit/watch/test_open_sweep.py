@@ -430,31 +430,6 @@ def test_lost_store_is_asked_for_one_session_for_all_slices_that_wait(
     assert (run.report.claimed, run.report.left) == (12, 12)
 
 
-def test_unexpected_error_of_one_limited_destination_holds_up_no_other_one() -> None:
-    world, ticker, stop = _limited(20, RateLimit("Billing", 5))
-
-    def fail(_: object) -> NoReturn:
-        raise ValueError("a bug of this queue")
-
-    def store_others(_: object) -> None:
-        if len(world.queue.arrived["Billing"]) == 8:
-            stop.ask()
-
-    world.queue.trouble |= {"Shipping": fail, "Billing": store_others}
-    _store(world, -1, "error")
-    world.queue.trouble["error"] = lambda _: [_store(world, 0) for _ in range(9)] and None
-    began = world.clock.seconds()
-
-    runs = []
-    while not stop.is_asked and world.clock.seconds() < began + 8:
-        runs.append(ticker.tick())
-    ticker.close()
-
-    assert len(world.queue.arrived["Billing"]) == 9
-    assert world.clock.seconds() - began < 4
-    assert "a bug of this queue" in str(runs[0].error)
-
-
 def test_sweep_ends_if_no_thread_can_wait_for_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     _, ticker, _ = _limited(0.05)
     start = threading.Thread.start
