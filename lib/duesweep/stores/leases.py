@@ -134,10 +134,14 @@ class Leases:
                         self._renew(session.named(names))
                     self._is_over.wait(RENEWAL_SECONDS / 3)
         self._is_closed.wait()
-        if self._lost:
+        ends_at = self._clock.seconds() + LEASE_SECONDS
+        # The server may be starting again. Later the leases are over anyway.
+        while self._lost and self._clock.seconds() < ends_at:
             with suppress(StoreError, ConfigError), self._connect() as session:
                 for name in self._lost:
                     self._give_back(session.named(names), name)
+                return
+            self._clock.sleep(RENEWAL_SECONDS / 3)
 
     @property
     def _is_late(self) -> bool:

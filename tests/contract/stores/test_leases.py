@@ -216,6 +216,27 @@ def test_sweep_whose_session_was_lost_is_dead_to_its_own_process_when_that_is_cl
     assert [row.name for row in _leases(stored)] == [f"sweep {sweep_id}"]
 
 
+def test_lease_of_a_lost_session_is_given_back_when_the_server_has_started_again(
+    stored: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stored.context().store
+    assert isinstance(store, SqlStore)
+    kind, attempts = type(store.dialect), list[object]()
+    connect = kind.connect
+
+    def refuse_once(*asked: Any) -> Any:
+        attempts.append(asked)
+        return _lose() if len(attempts) == 1 else connect(*asked)
+
+    with _opened(stored) as driver:
+        driver.sweeps.open(driver.due.horizon())
+        monkeypatch.setattr(kind, "connect", refuse_once)
+        driver.connection.__exit__()
+
+    until(lambda: _leases(stored) == [])
+    assert len(attempts) > 1
+
+
 @pytest.mark.parametrize("is_answered", [True, False], ids=["held", "asked for"])
 def test_lease_of_a_lost_session_is_given_back_by_another_one_of_its_process(
     stored: Endpoint, monkeypatch: pytest.MonkeyPatch, *, is_answered: bool
