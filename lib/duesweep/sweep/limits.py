@@ -126,7 +126,7 @@ class Limited:
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
         self._is_running = self._leaves = self._is_awaited = False
-        # Whether work has ended that left messages, or was cut.
+        # Whether messages were left when it was their turn, or with work that was cut.
         self.has_left = False
         # Of each thread: why it was cut short.
         self._ends: list[Future[CutShort | None]] = []
@@ -266,9 +266,11 @@ class Limited:
                 for worker in workers:
                     left -= worker.let_go(address, left)
                     if not worker.takes(address):
+                        self.has_left = True
                         # Each of them would wait for it as long.
                         for other in workers:
-                            other.follow(worker, address)
+                            if address in other.waiting:
+                                other.follow(worker, address)
                         break
             if due:
                 self._note_batch(first)
@@ -291,7 +293,6 @@ class Limited:
                 if self._leaves:
                     worker.leave()
                 if not worker.waiting:
-                    self.has_left |= worker.end().account.left > 0
                     worker.of_slice.close(worker, sessions.store)
                     held.remove(worker)
             if going := [worker for worker in workers if worker.waiting]:

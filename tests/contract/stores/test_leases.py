@@ -230,7 +230,7 @@ def test_lease_of_a_lost_session_is_given_back_when_the_server_has_started_again
 
     with _opened(stored) as driver:
         driver.sweeps.open(driver.due.horizon())
-        monkeypatch.setattr(kind, "connect", refuse_once)
+        monkeypatch.setattr(kind, "connect", staticmethod(refuse_once))
         driver.connection.__exit__()
 
     until(lambda: _leases(stored) == [])

@@ -395,6 +395,21 @@ def test_failing_destination_is_tried_once_for_all_work_that_waits_for_its_limit
     assert run.report.found == run.report.claimed + run.report.left
 
 
+def test_sweep_stays_open_for_an_outage_also_if_limited_messages_have_gone() -> None:
+    world, ticker, _ = _limited(20)
+    world.queue.trouble["Billing"] = lambda _: DestinationError("Billing is locked")
+    _store(world, -1)
+    began = world.clock.seconds()
+
+    run = ticker.tick()
+    ticker.close()
+
+    # Otherwise each message with a limit would take a sweep.
+    assert world.clock.seconds() - began > 0.8
+    assert run.report is not None
+    assert (run.report.claimed, run.report.left) == (3, 1)
+
+
 def test_lost_store_is_asked_for_one_session_for_all_slices_that_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
