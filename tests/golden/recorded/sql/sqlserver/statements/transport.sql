@@ -60,8 +60,8 @@ INSERT INTO [nsb].[dbo].[duesweep_journal] (
 COMMIT TRANSACTION;
 SET XACT_ABORT OFF;
 
--- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + journal_batch + refuse_dropped + commit_at_once
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 int, $12 int, $13 int, $14 int, $15 int, $16 varbinary(max), $17 varbinary(max)
+-- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_new_failures + journal_batch + refuse_dropped + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 int, $12 int, $13 nvarchar(max), $14 int, $15 int, $16 int, $17 int, $18 int, $19 varbinary(max), $20 varbinary(max)
 SET XACT_ABORT ON;
 BEGIN TRANSACTION;
 DECLARE @Answer int;
@@ -100,6 +100,12 @@ IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was rea
 DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE [Due] >= @First AND [Due] <= @Last;
 IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+DECLARE @Failures int = (
+    SELECT COUNT(*) FROM (SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
+    FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE a.source = ?) c WHERE c.counters <> ? OR c.attempts <> ?
+);
+IF @Failures > 0 THROW 50000, N'messages have failed since they were read', 1;
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
@@ -734,8 +740,8 @@ WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST(
 ORDER BY m.[Due]
 OPTION (FAST 1000);
 
--- name: look_at_sweep + set_span + read_span + read_some_attempts
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 int, $5 int, $6 nvarchar(max)
+-- name: look_at_sweep + count_attempts + set_span + read_span + read_some_attempts
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int, $6 int, $7 nvarchar(max)
 DECLARE @Answer int = 0;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
@@ -744,6 +750,9 @@ SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_op
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
 WHERE s.sweep_id = ?;
+SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = ?;
 DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
        CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
