@@ -15,7 +15,7 @@ from duesweep.core.message import Address, Message
 from duesweep.core.routing import EVERYTHING, fits_destination
 
 # A key, its size and its place take some 200 bytes in a task, so this bounds a task's plan to about
-# 50 MB. A sweep in process has two of them at once.
+# 50 MB. A sweep in process has two of them at once, and those whose messages wait for a limit.
 MAX_SLICE_ROWS = 250_000
 # Of a larger backlog, several sweeps are made. The journal holds about 500 MB of one.
 MOST_IN_A_SWEEP = 2_000_000

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# This many endpoints of one database at once: a sweep has up to three connections, and waits for
+# This many endpoints of one database at once: a sweep has up to four connections, and waits for
 # the database most of the time.
 _AT_ONCE = 4
 _MOST_THREADS = 32

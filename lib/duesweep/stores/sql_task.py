@@ -188,7 +188,7 @@ class SqlTask(TaskSession):
         """
         if missing.skipped:
             raise UnusualBatchError("some rows are locked, or changed since the plan")
-        # After the rows were locked, as in a claim.
+        # After the rows were locked, as in a claim; or `finish_moved` fails if counters change.
         counters = self._read_counters(tombstones.keys, missing.some_counters)
         if counters:
             found = [counters.get(key) for key in tombstones.keys]

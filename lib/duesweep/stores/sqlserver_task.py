@@ -61,7 +61,8 @@ class _Group:
 
 class _Span(NamedTuple):
     """A batch that has begun, the server's clock, the span of its Dues, its rows by their
-    destination as it is written, and the other claim keys.
+    destination as it is written, the other claim keys, and the counters of before: how many the
+    source has, and their sum.
     """
 
     begun: Begun
@@ -69,14 +70,18 @@ class _Span(NamedTuple):
     span: Values
     groups: Sequence[tuple[str, _Group]]
     unclaimed: Locked
+    counted: Values
 
 
 class _Move(NamedTuple):
-    """The span of Dues that a batch moves, its tables' names, and an INSERT for each queue."""
+    """The span of Dues that a batch moves, its tables' names, an INSERT for each queue, and the
+    counters of before.
+    """
 
     span: Values
     tables: Sequence[str]
     inserts: Sequence[Named]
+    counted: Values
 
 
 class _OthersRemovedError(Exception):
@@ -236,8 +241,9 @@ class SqlServerTask(SqlTask):
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
         with unusual_errors():
-            sweep, rows, some_counters = self.statements.rows_of_each(
+            sweep, [counters], rows, some_counters = self.statements.rows_of_each(
                 ("look_at_sweep", {"sweep_id": run.sweep_id}, {}),
+                ("count_attempts", {"source": self.source}, {}),
                 ("set_span", span, {}),
                 ("read_span", {"most": dues.total() + 1}, {}),
                 self._some_counters(),
@@ -257,7 +263,8 @@ class SqlServerTask(SqlTask):
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
         groups_found = [(each, found[each]) for each in forwards]
-        yield Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed))
+        counted = {"counters": counters.counters, "attempts": counters.attempts}
+        yield Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed, counted))
 
     def move(
         self,
@@ -280,7 +287,7 @@ class SqlServerTask(SqlTask):
         # The time of the move, which is the next step.
         begun = chosen.begun._replace(server_us=chosen.clock.now_us())
         moved = self.checked_move(begun, tombstones, chosen.unclaimed)
-        return replace(moved, rest=_Move(chosen.span, names, inserts))
+        return replace(moved, rest=_Move(chosen.span, names, inserts, chosen.counted))
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
         """Move the span and journal that, in one request, which is a transaction of its own.
@@ -288,13 +295,14 @@ class SqlServerTask(SqlTask):
         If that takes too long, it may have been committed: then the careful form counts its
         messages as gone.
         """
-        span, tables, inserts = moved.rest
+        span, tables, inserts, counted_before = moved.rest
         tombstones, count = moved.tombstones, len(moved.tombstones.keys)
         set_span: Named = "set_span", span, {}
         begin: Named = "refuse_triggers", {"tables": tables}, {}
         remove = "seek_and_remove_span" if self._seeks else "remove_span"
         end: list[Named] = [
             (remove, {"messages": count, "most": count + 1}, {}),
+            ("refuse_new_failures", {"source": self.source, **counted_before}, {}),
             ("journal_batch", self.journalled(run, slice_number, tombstones, server_us), {}),
             ("refuse_dropped", {}, {}),
         ]

@@ -140,7 +140,10 @@ class Limited:
         return self._is_running
 
     def add(self, worker: Worker, opened: OpenedSessions) -> None:
-        """Let the messages go that wait in this work."""
+        """Let the messages go that wait in this work. Raises `SystemExit` if its slice has been
+        interrupted: the next sweep may have begun.
+        """
+        worker.of_slice.check()
         if self._hold(worker):
             end: Future[CutShort | None] = Future()
             try:
@@ -153,7 +156,8 @@ class Limited:
 
     def run_now(self, worker: Worker, opened: OpenedSessions) -> None:
         """Let the messages go that wait in this work, and wait for that; see `run`."""
-        self._is_awaited = self._hold(worker)
+        self._is_awaited = True
+        self._hold(worker)
         self.run(opened)
 
     def _hold(self, worker: Worker) -> bool:
@@ -187,6 +191,7 @@ class Limited:
         with self._lock:
             # A thread whose store does not answer keeps the old list; the next sweep has its own.
             self._workers, self._is_running = [], False
+        self._leaves = self._is_awaited = self.has_left = False
 
     def _start(self, work: Callable[[], None]) -> None:
         # A daemon: a process that is to end at once does not wait for it.

@@ -8,8 +8,14 @@ from random import Random
 
 import pytest
 
-from duesweep.core.errors import MessageError, SweepClosedError, UnusualBatchError
+from duesweep.core.errors import (
+    MessageError,
+    RefusedMessageError,
+    SweepClosedError,
+    UnusualBatchError,
+)
 from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.core.message import Failed
 from duesweep.stores.forward import cut_off
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.sweeps import SweepRun
@@ -230,3 +236,23 @@ def test_odd_headers_give_way_to_the_careful_form(
     arrived = [one.headers for one in endpoint.queue_rows("Billing")]
     assert arrived == ([careful.headers_text] if is_read else [])
     assert len(endpoint.attempts()) == (0 if is_read else 1)
+
+
+def test_message_that_fails_after_it_was_read_stays_in_its_back_off(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    rows = endpoint.load([delayed_row("Billing", due=endpoint.due_in(-60)) for _ in range(3)])
+    keys = endpoint.server.claim_keys(rows)
+
+    def fail(context: SweepContext, _: SweepRun) -> None:
+        other, error = open_sweep(context.store), RefusedMessageError("no")
+        with context.store.open_task() as task, task.transaction():
+            claim = task.claim(other, keys)
+            failed = [Failed(each, error, 600.0, is_over_limit=False) for each in claim.messages]
+            task.finish(other, 0, failed, claim.server_us)
+
+    with pytest.raises(UnusualBatchError, match="messages have failed"):
+        _move(endpoint, *keys, meanwhile=fail)
+
+    assert (len(endpoint.waiting()), endpoint.queue_rows("Billing")) == (3, [])

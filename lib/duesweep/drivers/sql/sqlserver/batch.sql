@@ -322,6 +322,23 @@ WITH span AS (
 DELETE FROM span;
 {{span_removed}}
 
+-- fragment: counted_attempts
+SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
+FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = @source
+
+-- name: count_attempts
+-- Returns how many retry counters the source has, and their sum.
+{{counted_attempts}};
+
+-- name: refuse_new_failures
+-- Fails if retry counters of the source have changed since its messages were read, whose locks this transaction
+-- holds now.
+DECLARE @Failures int = (
+    SELECT COUNT(*) FROM ({{counted_attempts}}) c WHERE c.counters <> @counters OR c.attempts <> @attempts
+);
+{{fail_if: @Failures > 0; messages have failed since they were read}}
+
 -- name: remove_by_id
 -- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed, and returns
 -- how many.
