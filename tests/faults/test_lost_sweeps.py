@@ -14,8 +14,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.watch import Ticker
 from duesweep.stores.journal import Journal
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.open_sweep import Shown
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Watch
 from support.endpoint import Endpoint
 from support.sweeps import end_leases, run_sweep
 
@@ -31,7 +31,7 @@ def due(endpoint: Endpoint) -> Endpoint:
     return endpoint.having(**_RETRY)
 
 
-def _after_dispatch(do: Callable[[], object]) -> Watch:
+def _after_dispatch(do: Callable[[], object]) -> Shown:
     @contextmanager
     def watch(_: SweepRun, __: int) -> Iterator[None]:
         yield
