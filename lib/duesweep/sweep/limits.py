@@ -269,6 +269,9 @@ class Limited:
             for address, messages, _ in due:
                 left = messages
                 for worker in workers:
+                    if address not in worker.waiting:
+                        # It may know of an outage that is over.
+                        continue
                     left -= worker.let_go(address, left)
                     if not worker.takes(address):
                         self.has_left = True
