@@ -13,17 +13,13 @@ from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.claim_keys import ClaimKeys, read_claim_keys
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.limits import wait_for_limits
+from duesweep.sweep.limits import INTERRUPTED_SECONDS, SIGNAL_SECONDS, wait_for_limits
 from duesweep.sweep.sessions import KeptSessions
 from duesweep.sweep.slice import Slice, cut_short_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# An interrupted sweep waits at most this long for its current batches.
-_INTERRUPTED_SECONDS = 0.5
-# A signal that comes right before a wait does not end it: its exception is raised after the wait.
-_SIGNAL_SECONDS = 0.5
 # A third one takes one more connection, and was not reliably faster on two cores.
 _MOST_SESSIONS = 2
 
@@ -89,11 +85,11 @@ class InProcessEngine:
                 name = f"duesweep slice {of_slice.number}, session {session}"
                 threading.Thread(target=run, args=[future], name=name, daemon=True).start()
             yield futures
-            while wait(futures, _SIGNAL_SECONDS).not_done:
+            while wait(futures, SIGNAL_SECONDS).not_done:
                 pass
         except BaseException:
             of_slice.interrupt()
-            wait(futures, _INTERRUPTED_SECONDS)
+            wait(futures, INTERRUPTED_SECONDS)
             raise
 
     def _work(self, of_slice: Slice) -> CutShort | None:

@@ -36,9 +36,9 @@ _ASK_SECONDS, _NAP_SECONDS = 1.0, 0.05
 # A rest that rounding leaves would not move a clock.
 _LEAST_WAIT_SECONDS = 0.001
 # An interrupted sweep waits at most this long for the current batch.
-_INTERRUPTED_SECONDS = 0.5
+INTERRUPTED_SECONDS = 0.5
 # A signal that comes right before a wait does not end it: its exception is raised after the wait.
-_SIGNAL_SECONDS = 0.5
+SIGNAL_SECONDS = 0.5
 
 _NEVER = float("inf")
 # A reservation that is used later than this would add to the next second's. Reserved
@@ -186,7 +186,7 @@ class Limited:
         """
         for worker in [*self._workers]:
             worker.of_slice.interrupt()
-        wait(self._ends, _INTERRUPTED_SECONDS)
+        wait(self._ends, INTERRUPTED_SECONDS)
         self._ends.clear()
         with self._lock:
             # A thread whose store does not answer keeps the old list; the next sweep has its own.
@@ -198,7 +198,7 @@ class Limited:
         threading.Thread(target=work, name="duesweep limits", daemon=True).start()
 
     def _join(self) -> None:
-        while wait(self._ends, _SIGNAL_SECONDS).not_done:
+        while wait(self._ends, SIGNAL_SECONDS).not_done:
             pass
 
     def _run_to_end(
