@@ -124,12 +124,6 @@ FROM [nsb].[dbo].[queue] q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > ?;
 
--- name: count_attempts
--- source
-SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
-FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-WHERE a.source = ?;
-
 -- name: count_buckets
 -- ends
 SELECT s.bucket, here.messages
@@ -1509,14 +1503,20 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 -- name: refuse_dropped
 IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
 
+-- name: refuse_failures
+-- source
+IF EXISTS (SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
+    THROW 50000, N'messages have failed since they were read', 1;
+
 -- name: refuse_new_failures
--- source, counters, attempts
-DECLARE @Failures int = (
-    SELECT COUNT(*) FROM (SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
-    FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = ?) c WHERE c.counters <> ? OR c.attempts <> ?
+-- keys, separator, source, failures
+DECLARE @Attempts bigint = (
+    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+    JOIN [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+      ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
 );
-IF @Failures > 0 THROW 50000, N'messages have failed since they were read', 1;
+IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
 
 -- name: refuse_triggers
 -- tables

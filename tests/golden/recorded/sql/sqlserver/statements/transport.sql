@@ -60,8 +60,8 @@ INSERT INTO [nsb].[dbo].[duesweep_journal] (
 COMMIT TRANSACTION;
 SET XACT_ABORT OFF;
 
--- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_new_failures + journal_batch + refuse_dropped + commit_at_once
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 int, $12 int, $13 nvarchar(max), $14 int, $15 int, $16 int, $17 int, $18 int, $19 varbinary(max), $20 varbinary(max)
+-- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_failures + journal_batch + refuse_dropped + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 int, $13 int, $14 int, $15 int, $16 int, $17 varbinary(max), $18 varbinary(max)
 SET XACT_ABORT ON;
 BEGIN TRANSACTION;
 DECLARE @Answer int;
@@ -100,12 +100,65 @@ IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was rea
 DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE [Due] >= @First AND [Due] <= @Last;
 IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
-DECLARE @Failures int = (
-    SELECT COUNT(*) FROM (SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
-    FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = ?) c WHERE c.counters <> ? OR c.attempts <> ?
+IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
+    THROW 50000, N'messages have failed since they were read', 1;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
 );
-IF @Failures > 0 THROW 50000, N'messages have failed since they were read', 1;
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
+
+-- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_new_failures + journal_batch + refuse_dropped + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max), $13 int, $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max), $21 varbinary(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+DECLARE @Attempts bigint = (
+    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+    JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+      ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
+);
+IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
@@ -740,8 +793,8 @@ WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST(
 ORDER BY m.[Due]
 OPTION (FAST 1000);
 
--- name: look_at_sweep + count_attempts + set_span + read_span + read_some_attempts
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int, $6 int, $7 nvarchar(max)
+-- name: look_at_sweep + read_some_attempts + set_span + read_span
+-- $1 nvarchar(max), $2 int, $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int
 DECLARE @Answer int = 0;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
@@ -750,7 +803,8 @@ SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_op
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
 FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
 WHERE s.sweep_id = ?;
-SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
+SELECT TOP (?) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = ?;
 DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
@@ -758,10 +812,6 @@ SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(va
        CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 WHERE m.[Due] >= @First AND m.[Due] <= @Last;
-SELECT TOP (?) a.message_key, a.attempts,
-       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
-FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-WHERE a.source = ?;
 
 -- name: name_journal
 -- $1 nvarchar(max), $2 nvarchar(max)
