@@ -61,8 +61,7 @@ class _Group:
 
 class _Span(NamedTuple):
     """A batch that has begun, the server's clock, the span of its Dues, its rows by their
-    destination as it is written, the other claim keys, and the counters of before: how many the
-    source has, and their sum.
+    destination as it is written, and the other claim keys.
     """
 
     begun: Begun
@@ -70,18 +69,17 @@ class _Span(NamedTuple):
     span: Values
     groups: Sequence[tuple[str, _Group]]
     unclaimed: Locked
-    counted: Values
 
 
 class _Move(NamedTuple):
-    """The span of Dues that a batch moves, its tables' names, an INSERT for each queue, and the
-    counters of before.
+    """The span of Dues that a batch moves, its tables' names, an INSERT for each queue, and whether
+    the source had retry counters.
     """
 
     span: Values
     tables: Sequence[str]
     inserts: Sequence[Named]
-    counted: Values
+    has_counters: bool
 
 
 class _OthersRemovedError(Exception):
@@ -241,12 +239,11 @@ class SqlServerTask(SqlTask):
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
         with unusual_errors():
-            sweep, [counters], rows, some_counters = self.statements.rows_of_each(
+            sweep, some_counters, rows = self.statements.rows_of_each(
                 ("look_at_sweep", {"sweep_id": run.sweep_id}, {}),
-                ("count_attempts", {"source": self.source}, {}),
+                self._some_counters(),
                 ("set_span", span, {}),
                 ("read_span", {"most": dues.total() + 1}, {}),
-                self._some_counters(),
                 what="read_span",
             )
         begun = self.begun(run, sweep)
@@ -263,8 +260,7 @@ class SqlServerTask(SqlTask):
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
         groups_found = [(each, found[each]) for each in forwards]
-        counted = {"counters": counters.counters, "attempts": counters.attempts}
-        yield Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed, counted))
+        yield Selection(addresses, _Span(begun, clock, span, groups_found, unclaimed))
 
     def move(
         self,
@@ -287,7 +283,9 @@ class SqlServerTask(SqlTask):
         # The time of the move, which is the next step.
         begun = chosen.begun._replace(server_us=chosen.clock.now_us())
         moved = self.checked_move(begun, tombstones, chosen.unclaimed)
-        return replace(moved, rest=_Move(chosen.span, names, inserts, chosen.counted))
+        return replace(
+            moved, rest=_Move(chosen.span, names, inserts, bool(chosen.unclaimed.some_counters))
+        )
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
         """Move the span and journal that, in one request, which is a transaction of its own.
@@ -295,14 +293,14 @@ class SqlServerTask(SqlTask):
         If that takes too long, it may have been committed: then the careful form counts its
         messages as gone.
         """
-        span, tables, inserts, counted_before = moved.rest
+        span, tables, inserts, has_counters = moved.rest
         tombstones, count = moved.tombstones, len(moved.tombstones.keys)
         set_span: Named = "set_span", span, {}
         begin: Named = "refuse_triggers", {"tables": tables}, {}
         remove = "seek_and_remove_span" if self._seeks else "remove_span"
         end: list[Named] = [
             (remove, {"messages": count, "most": count + 1}, {}),
-            ("refuse_new_failures", {"source": self.source, **counted_before}, {}),
+            self._refused_failures(tombstones, has_counters=has_counters),
             ("journal_batch", self.journalled(run, slice_number, tombstones, server_us), {}),
             ("refuse_dropped", {}, {}),
         ]
@@ -316,6 +314,12 @@ class SqlServerTask(SqlTask):
                 for each in (begin, *inserts):
                     self.statements.rows_of_each(set_span, each, what="move_span")
                 self._commit_each(run, set_span, *end, what="move_span")
+
+    def _refused_failures(self, tombstones: Tombstones, *, has_counters: bool) -> Named:
+        if not has_counters:
+            return "refuse_failures", {"source": self.source}, {}
+        failures = {"keys": Keys(tombstones.keys), "failures": sum(tombstones.attempts)}
+        return "refuse_new_failures", {"source": self.source, **failures}, {}
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         values = {"sweep_id": run.sweep_id, "slice": slice_number, **end_as_values(end)}

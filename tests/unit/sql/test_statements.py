@@ -80,7 +80,7 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
         *("set_span", "read_span", "move_span", "move_recoverable_span", "remove_span"),
         *("seek_and_remove_span", "look_at_sweep", "refuse_triggers", "refuse_dropped"),
-        *("count_attempts", "refuse_new_failures"),
+        *("refuse_failures", "refuse_new_failures"),
         # a transaction in one request
         *("begin_at_once", "fence_or_end", "commit_at_once"),
         *("hold_by_id", "count_present_by_id", "reschedule_by_id"),

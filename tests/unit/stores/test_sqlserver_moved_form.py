@@ -118,8 +118,6 @@ class Server:
                 found.append(self.span[: values["most"]])
             elif name == "read_some_attempts":
                 found.append(self.rows(name, **values))
-            elif name == "count_attempts":
-                found.append([SimpleNamespace(counters=len(self.counters), attempts=0)])
             else:
                 self._change(name, values, names)
         return found
@@ -133,8 +131,11 @@ class Server:
             _fail_if(len(self.span) + self.came != values["messages"], "others came")
         elif name in {"journal_batch", "journal_slice"}:
             self.journal.append((name, values))
+        elif name == "refuse_failures":
+            _fail_if(self.counters, "messages have failed")
         elif name == "refuse_new_failures":
-            _fail_if(values["counters"] != len(self.counters), "messages have failed")
+            counted = [key for key, _ in self.counters if key in values["keys"]]
+            _fail_if(2 * len(counted) != values["failures"], "messages have failed")
         elif name not in {"refuse_dropped", "clear_attempts"}:
             self.inserts.append(name)
             cuts = json.loads(values["cuts"])

@@ -112,7 +112,6 @@ _BEGUN = rows(
     ["is_open:int", "is_stopping:int", "has_pauses:int", "server_us:int"],
     [1, 0, 0, 1_800_000_000_000_000],
 )
-_COUNTED = rows(["counters:int", "attempts:int"], [0, 0])
 _NO_COUNTERS = rows(["message_key", "attempts:int", "is_eligible:int"])
 _READ = rows(
     ["message_key", "due", "headers", "destination", "body_bytes:int"],
@@ -129,7 +128,7 @@ _CLAIMED = rows(
 _ANSWERS = {
     "AS deletes_expressions": rows(["deletes_expressions:int", "seeks:int"], [1, 1]),
     "AS waiting": _BEGUN + rows(["waiting:int"], [0]),
-    "AS is_stopping": _BEGUN + _COUNTED + _READ + _NO_COUNTERS,
+    "AS is_stopping": _BEGUN + _NO_COUNTERS + _READ,
     "CROSS APPLY": _CLAIMED + _NO_COUNTERS,
     "AS is_open": rows(["is_open:int"], [1]) + counted(1),
     "XACT_STATE": rows(["state:int"], [1]),

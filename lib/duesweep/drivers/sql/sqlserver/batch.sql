@@ -322,22 +322,22 @@ WITH span AS (
 DELETE FROM span;
 {{span_removed}}
 
--- fragment: counted_attempts
-SELECT COUNT_BIG(*) AS counters, COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) AS attempts
-FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
-WHERE a.source = @source
-
--- name: count_attempts
--- Returns how many retry counters the source has, and their sum.
-{{counted_attempts}};
+-- name: refuse_failures
+-- Fails if the source has a retry counter: it had none when the messages were read, whose locks this transaction holds
+-- now.
+IF EXISTS (SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = @source)
+    THROW 50000, N'messages have failed since they were read', 1;
 
 -- name: refuse_new_failures
--- Fails if retry counters of the source have changed since its messages were read, whose locks this transaction
--- holds now.
-DECLARE @Failures int = (
-    SELECT COUNT(*) FROM ({{counted_attempts}}) c WHERE c.counters <> @counters OR c.attempts <> @attempts
+-- Fails if the retry counters of these messages have another sum than when the messages were read, whose locks this
+-- transaction holds now.
+DECLARE @Attempts bigint = (
+    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
+    FROM {{listed: @keys}} k
+    JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
+      ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
 );
-{{fail_if: @Failures > 0; messages have failed since they were read}}
+{{fail_if: @Attempts <> @failures; messages have failed since they were read}}
 
 -- name: remove_by_id
 -- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed, and returns
