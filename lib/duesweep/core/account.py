@@ -120,31 +120,31 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
     """The end of one slice. `planned` comes from the plan, `claimed` from the batches that
     committed, `ends` from the runs of its task, oldest first.
 
-    A task may run more than once. The last complete run has seen all that was still in the slice.
-    Without a complete run, all messages that no run saw count as left. The last run's breakers
-    and careful batches count.
+    A task may run more than once. The last complete run has seen all that was still in the slice;
+    what was planned and it did not find had left the slice after the plan, and is gone. Without a
+    complete run, what the last run did not see is left. The last run's breakers and careful
+    batches count.
 
     For example, of 10 planned messages the first run claimed 4, and was killed. The second one was
     given all 10, saw these 4 as gone, claimed 5, and left 1: in all claimed 9, gone 0, left 1.
     """
     last_end = ends[-1] if ends else SliceEnd(Account(), CUT)
     complete = [end.account for end in ends if end.reason is None]
-    if not complete:
-        seen = _without_claimed(last_end.account, planned, claimed)
-        return replace(last_end, account=_close(planned, claimed, replace(seen, left=planned)))
-    last = complete[-1]
-    # The read was complete. So messages that it did not find left the slice after the plan.
-    before = _missing(planned, claimed, last)
-    seen = _without_claimed(last, planned, claimed)
-    account = _close(max(planned, last.given), claimed, replace(seen, gone=seen.gone + before))
-    return replace(last_end, account=account, reason=None)
-
-
-def _missing(planned: int, claimed: int, last: Account) -> int:
-    """How many planned messages the last complete run did not find, and no other run claimed."""
-    # The journal has the claims of other runs of the task. This run may have seen it as gone.
-    by_others = max(0, claimed - last.claimed)
-    return max(0, planned - last.given - by_others)
+    run = complete[-1] if complete else last_end.account
+    given = max(planned, claimed, run.given if complete else 0)
+    rest = given - claimed
+    seen = {}
+    # Not claimed, as the run saw them. Claims of another run, and its own ones whose COMMIT was not
+    # answered, it saw as gone, in back-off or locked: these are cut off first.
+    for name in ("held", "left", "skipped", "later", "gone"):
+        seen[name] = min(getattr(run, name), rest)
+        rest -= seen[name]
+    if complete:
+        seen["gone"] += max(0, rest - max(0, run.unexplained))
+    else:
+        seen["left"] += rest
+    account = Account(given=given, claimed=claimed, **seen)
+    return replace(last_end, account=account, reason=None if complete else last_end.reason)
 
 
 def close_slices(
@@ -160,13 +160,13 @@ def close_slices(
         for number, wanted in enumerate(planned)
     ]
     total = add_ends(closed)
+    # Of the messages that are gone, the last complete runs did not find these.
     missing = sum(
-        _missing(wanted, claimed.get(number, 0), complete[-1])
-        for number, wanted in enumerate(planned)
+        max(0, closed[number].account.gone - complete[-1].gone)
+        for number in range(len(planned))
         if (complete := [end.account for end in ends.get(number, ()) if end.reason is None])
     )
-    added = total.account.given - sum(planned)
-    twice = max(0, min(missing, added, total.account.gone))
+    twice = max(0, min(missing, total.account.given - sum(planned)))
     account = replace(
         total.account, given=total.account.given - twice, gone=total.account.gone - twice
     )
