@@ -153,7 +153,7 @@ def test_error_queue_gets_no_message_that_the_limit_keeps_in_the_store() -> None
     "trouble",
     [
         DestinationError("error is locked"),
-        RefusedMessageError("error is full", may_pass=True),
+        RefusedMessageError("error is full", copy_may_pass=True),
         QueueNotFoundError("There is no queue error"),
     ],
     ids=["is locked", "is full", "is gone"],
@@ -176,7 +176,7 @@ def test_error_queue_that_takes_nothing_now_leaves_the_message_and_counts_no_att
 def test_message_that_the_error_queue_does_not_take_now_stays_also_if_it_takes_others() -> None:
     taken, left = delayed_row("Nowhere"), delayed_row("Nowhere")
     world = world_of(taken, left, retry=Retry(max_attempts=1, error_queue="error"))
-    full = RefusedMessageError("error is full", may_pass=True)
+    full = RefusedMessageError("error is full", copy_may_pass=True)
     world.queue.trouble["error"] = lambda message: full if message.key == left.key else None
 
     run = world.sweep()

@@ -1,4 +1,4 @@
-"""Configuration. No other part of the package reads the environment."""
+"""Settings, and facts of the environment that are no settings."""
 
 from duesweep.config.environment import (
     STARTED,

@@ -320,14 +320,14 @@ class RetryConfig(Section):
         default=30,
         ge=0,
         le=31_536_000,
-        description="Seconds until the second attempt; they double with each failure.",
+        description="Seconds until the second attempt, or up to a quarter less, at random; they "
+        "double with each failure.",
     )
     max_seconds: float = Field(
         default=3600,
         ge=0,
         le=31_536_000,
-        description="The longest time between two attempts, in seconds; up to a quarter less, at "
-        "random.",
+        description="The longest time between two attempts, in seconds.",
     )
     error_queue: str | None = _optional("A queue that also receives exhausted messages.")
     max_exhausted_per_sweep: int = Field(

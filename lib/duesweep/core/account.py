@@ -121,9 +121,9 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
     committed, `ends` from the runs of its task, oldest first.
 
     A task may run more than once. The last complete run has seen all that was still in the slice;
-    what was planned and it did not find had left the slice after the plan, and is gone. Without a
-    complete run, what the last run did not see is left. The last run's breakers and careful
-    batches count.
+    planned messages that it did not find had left the slice after the plan, and are gone. Without
+    a complete run, messages that the last run did not see are left. The last run's breakers and
+    careful batches count.
 
     For example, of 10 planned messages the first run claimed 4, and was killed. The second one was
     given all 10, saw these 4 as gone, claimed 5, and left 1: in all claimed 9, gone 0, left 1.

@@ -258,11 +258,11 @@ class SweepStoppedError(DuesweepError):
 
 class MessageError(DuesweepError):
     """One message's own fault, which costs it an attempt. A long text, which quotes the message, is
-    shortened: it is written down in several places. `may_pass`: the error queue may take the same
-    message later.
+    shortened: it is written down in several places. `copy_may_pass`: if the error queue refuses a
+    copy so, it may take it later.
     """
 
-    may_pass = False
+    copy_may_pass = False
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
         super().__init__(shorten(text), advice=advice)
@@ -279,7 +279,7 @@ class UnreadableAddressError(MessageError):
 class QueueNotFoundError(MessageError):
     """There is no queue with the destination's name."""
 
-    may_pass = True
+    copy_may_pass = True
 
 
 class NotAQueueError(MessageError):
@@ -287,11 +287,13 @@ class NotAQueueError(MessageError):
 
 
 class RefusedMessageError(MessageError):
-    """The destination refused this one message. `may_pass`: it refuses others as well, for now."""
+    """The destination refused this one message."""
 
-    def __init__(self, text: str, *, may_pass: bool = False, advice: str | None = None) -> None:
+    def __init__(
+        self, text: str, *, copy_may_pass: bool = False, advice: str | None = None
+    ) -> None:
         super().__init__(text, advice=advice)
-        self.may_pass = may_pass
+        self.copy_may_pass = copy_may_pass
 
 
 def may_pass(error: DuesweepError) -> bool:

@@ -368,7 +368,7 @@ REST_SECONDS = 0.3
 MOST_WAIT_AFTER_ERRORS_SECONDS = 4.0
 # After errors of the ledger, which dispatch does not need.
 MOST_WAIT_FOR_LEDGER_SECONDS = 1.0
-# While others hold messages that are due: the server takes these from a frozen process after 2 s.
+# While others hold messages that are due: the server takes most from a frozen process after 2 s.
 MOST_WAIT_FOR_LOCKED_SECONDS = 1.0
 
 

@@ -51,8 +51,8 @@ class HeaderCut:
         instants_us: Sequence[int | None],
         body_bytes: Sequence[int],
     ) -> Tombstones:
-        """The tombstones of messages that have not failed before. `texts` are their headers, up to
-        the cut text.
+        """The tombstones of messages at their first attempt, which `checked_move` corrects. `texts`
+        are their headers, up to the cut text.
 
         Raises `UnusualBatchError` if one of them is unusual.
         """

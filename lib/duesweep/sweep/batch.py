@@ -217,7 +217,7 @@ class Batches:
     def moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
         try:
-            # Its end is the COMMIT.
+            # On PostgreSQL its end is the COMMIT.
             left_alone = self._destinations.left_alone
             with self._store.select(self._job.run, groups, left_alone) as selection:
                 end = self._move_and_journal(selection)

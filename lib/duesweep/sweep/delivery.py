@@ -97,14 +97,14 @@ class SliceDelivery:
         missing = {*refused, *answer.unconfirmed}
         arrived = frozenset(m.key for m in messages if m.key not in missing)
         passing: MessageError | DestinationError | None
-        passing = next((error for error in refused.values() if error.may_pass), None)
+        passing = next((error for error in refused.values() if error.copy_may_pass), None)
         if answer.unconfirmed and passing is None:
             passing = DestinationError(f"{destination} has not confirmed messages")
         if passing is not None and not arrived:
             self._note_failure(address, passing, began)
         else:
             self._destinations.succeed(address)
-        lasting = {key: error for key, error in refused.items() if not error.may_pass}
+        lasting = {key: error for key, error in refused.items() if not error.copy_may_pass}
         return ErrorCopies(str(destination), arrived, lasting)
 
     def _deliver_group(

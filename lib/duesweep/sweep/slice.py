@@ -1,9 +1,9 @@
 """One slice: its batches, and its end.
 
-A slice is safe to run twice: rows that are gone or locked are the work of another process. It never
-waits: it leaves messages that an outage holds up, and the sweep plans them again (`sweep.py`); its
-other messages that may not go yet wait for their limit in limits.py. An unexpected error is raised:
-Spark runs the slice again, up to four times.
+A slice is safe to run twice: rows that are gone or locked are the work of another process. It waits
+for no outage: it leaves messages that one holds up, and the sweep plans them again (`sweep.py`).
+Its other messages that may not go yet wait for their limit in limits.py. An unexpected error is
+raised: Spark runs the slice again, up to four times.
 """
 
 import gc

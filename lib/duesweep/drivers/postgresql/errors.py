@@ -145,8 +145,8 @@ def map_errors(
 
 @contextmanager
 def destination_errors(table: TableName) -> Iterator[None]:
-    """Turn the errors of a COPY into `table` into errors of a message, the destination or the
-    service.
+    """Turn the errors of an INSERT into `table`, or a COPY, into errors of a message, the
+    destination or the service.
     """
     try:
         yield

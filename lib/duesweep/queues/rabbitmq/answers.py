@@ -132,7 +132,7 @@ def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> Messa
         return RefusedMessageError(
             f"RabbitMQ refused the message for {name}: its queue may be full (x-max-length), or "
             "without a leader",
-            may_pass=True,
+            copy_may_pass=True,
         )
     if result is PublishResult.UNSENDABLE:
         return RefusedMessageError(
