@@ -11,7 +11,6 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf
@@ -163,58 +162,34 @@ class Changed(Result):
     failures: Sequence[Failure] = ()
 
     @classmethod
-    def of(cls, chosen: Chosen, done: "_Done") -> "Changed":
+    def of(
+        cls,
+        chosen: Chosen,
+        done: Tally,
+        command_id: str | None = None,
+        *,
+        ledger_error: str | None = None,
+        is_stopped: bool = False,
+    ) -> "Changed":
         """The outcome of the choice."""
-        tally = done.tally + Tally(gone=chosen.lacking)
-        is_done = chosen.is_done(done.tally.changed, done.tally.gone)
+        tally = done + Tally(gone=chosen.lacking)
+        is_done = chosen.is_done(done.changed, done.gone)
         code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
         asked = chosen.would_change + chosen.lacking
         left = asked - tally.changed - tally.held - tally.gone - tally.refused
         return cls(
             command=chosen.command,
-            command_id=done.command_id,
+            command_id=command_id,
             source=chosen.source,
             **asdict(tally),
-            # One that came after the last batch stopped nothing.
-            is_stopped=done.is_stopped and left > 0,
-            ledger_error=done.ledger_error,
-            exit_code=code if done.ledger_error is None else ExitCode.WORK_LEFT,
-            error=done.ledger_error,
+            # A stop that came after the last batch stopped nothing.
+            is_stopped=is_stopped and left > 0,
+            ledger_error=ledger_error,
+            exit_code=code if ledger_error is None else ExitCode.WORK_LEFT,
+            error=ledger_error,
             unknown_destination=chosen.unknown_destination,
             left=left,
         )
-
-
-@dataclass(slots=True)
-class _Done:
-    """The progress of a command."""
-
-    command_id: str | None = None
-    tally: Tally = Tally()
-    ledger_error: str | None = None
-    is_stopped: bool = False
-
-    def carry_out(self, batches: Iterator[Tally], stop: Stop, tell: Tell) -> None:
-        """Do all batches, or those before a stop."""
-        while not stop.is_wanted:
-            batch = next(batches, None)
-            if batch is None:
-                return
-            self.tally += batch
-            tell(self.tally.changed)
-        self.is_stopped = True
-
-    @contextmanager
-    def told_with_errors(self) -> Iterator[None]:
-        """Add to each error the changes before it. A batch that was lost may be done as well."""
-        try:
-            yield
-        except DuesweepError as error:
-            changed = self.tally.changed
-            done = f"changed {changed:,} or more messages" if changed else "no change confirmed"
-            told = f"{error.text}. By then command {self.command_id} had {done}"
-            error.args = (told, *error.args[1:])
-            raise
 
 
 def refuse_unknown(
@@ -253,7 +228,7 @@ def act(
     """
     _refuse_others(endpoint, chosen, command)
     if not chosen.would_change:
-        return Changed.of(chosen, _Done())
+        return Changed.of(chosen, Tally())
     require_reason(reason, chosen.would_change)
     context, stop = endpoint.context, stop or Stop()
     operators = operators_of(context.store, f"the command `{command}`")
@@ -266,13 +241,24 @@ def act(
         if command.undoes and earlier is not None:
             raise earlier
         run = _open(session, Command(command, given_by(), reason), patience)
-        done = _Done(str(run.sweep_id))
-        with done.told_with_errors():
+        command_id, done = str(run.sweep_id), Tally()
+        try:
             with operators.open_changes() as changing:
-                done.carry_out(work(ledger, changing, run), stop, tell)
+                batches = work(ledger, changing, run)
+                while not stop.is_wanted and (batch := next(batches, None)) is not None:
+                    done += batch
+                    tell(done.changed)
+                is_stopped = stop.is_wanted
             with living_session(context, session, run, stop=stop) as living:
-                done.ledger_error = _end(living, ledger, run, context.world.clock)
-    return Changed.of(chosen, done)
+                lost = _end(living, ledger, run, context.world.clock)
+        except DuesweepError as error:
+            # A batch that was lost may be done as well.
+            least = f"changed {done.changed:,} or more messages"
+            had = least if done.changed else "no change confirmed"
+            told = f"{error.text}. By then command {command_id} had {had}"
+            error.args = (told, *error.args[1:])
+            raise
+    return Changed.of(chosen, done, command_id, ledger_error=lost, is_stopped=is_stopped)
 
 
 def _refuse_others(endpoint: Endpoint, chosen: Chosen, command: CommandName) -> None:
