@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from duesweep import Duesweep
 from duesweep.core.change import ChangeKind, MessageFilter
 from duesweep.core.errors import ConfigError, LedgerError
-from duesweep.core.exhausted import ErrorFilter
+from duesweep.core.exhausted import ErrorFilter, ErrorRow
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import (
@@ -36,7 +36,7 @@ from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.command import Changed, given_by
-from duesweep.operations.exhausted import Alike, ExhaustedMessages
+from duesweep.operations.exhausted import ExhaustedMessages
 from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.in_process import InProcessEngine
@@ -278,7 +278,7 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
 
 def _last(
     messages: ExhaustedMessages, chosen: ErrorFilter, *, with_discarded: bool = True
-) -> list[Alike]:
+) -> list[ErrorRow]:
     """All of them, the last failure first."""
     counted = messages.counted(chosen, with_discarded=with_discarded)
     return [*messages.last(chosen, counted, 100, with_discarded=with_discarded)]
@@ -342,10 +342,10 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
         (sum(each.messages for each in messages.counted(later)), len(_last(messages, later)))
         for messages in writers
     ]
-    unknown = ErrorFilter(group=listed[0][2].last.group)
-    of_group = [[one.last.message_id for one in _last(each, unknown)] for each in writers]
+    unknown = ErrorFilter(group=listed[0][2].group)
+    of_group = [[one.message_id for one in _last(each, unknown)] for each in writers]
     named = ErrorFilter(ids=("k1", "m3", "m6"))
-    of_names = [[one.last.message_id for one in _last(each, named)] for each in writers]
+    of_names = [[one.message_id for one in _last(each, named)] for each in writers]
 
     (file,) = (Path(by_delta_rs.root) / "changes").glob("*.parquet")
     file.unlink()
@@ -354,9 +354,9 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
             list(messages.counted(ErrorFilter()))
 
     assert empty == [[], [], []]
-    assert [[one.fate for one in each] for each in open_ones] == [[None] * 6] * 3
+    assert [[one.change for one in each] for each in open_ones] == [[None] * 6] * 3
     assert listed[0] == listed[1] == listed[2]
-    assert [(one.last.message_id, one.fate) for one in listed[0]] == [
+    assert [(one.message_id, one.change) for one in listed[0]] == [
         # In the order of sweep and key, if they failed at the same moment.
         ("m5", None),
         ("m3", None),
@@ -370,9 +370,9 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
     assert (of_group, of_names) == ([["m4"]] * 3, [["m3", "m1"]] * 3)
     counts = {"m5": 2, "m4": 1, "m2": 1, "m1": 1, "m0": 1}
     for each in counted:
-        assert {one.last.message_id: one.messages for one in each} == counts
+        assert {one.message_id: one.messages for one in each} == counts
         assert {one._replace(messages=1) for one in each} == {
-            one for one in listed[0] if one.last.message_id in counts
+            one._replace(changed_at=None) for one in listed[0] if one.message_id in counts
         }
 
 

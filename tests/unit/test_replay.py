@@ -102,7 +102,7 @@ def _reasons(tallies: list[Tally]) -> dict[str, str]:
 
 
 def _row(error: ErrorId) -> ErrorRow:
-    return ErrorRow(error, "id", MESSAGE_TYPE, "Billing", 5, DUE, DUE, "x.Error", "text")
+    return ErrorRow(*error, "id", "Billing", 5, DUE, DUE, "x.Error", "text", MESSAGE_TYPE, DUE)
 
 
 _KEY = "0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f"
@@ -143,7 +143,7 @@ def test_ids_are_exact_unless_one_means_several_and_whole_if_each_means_one_to_d
     assert (chosen.is_exact, chosen.is_done(changed=2, gone=0)) == (is_exact, is_whole)
     assert list(chosen.by_id) == list(ids)
     named = _chosen("old", "id").by_id
-    assert [row.id.key for row in named["old"].done_rows] == ["k2"]
+    assert [row.key for row in named["old"].done_rows] == ["k2"]
     assert (len(named["id"].rows), named["id"].done_rows) == (2, [])
 
 

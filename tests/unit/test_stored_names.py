@@ -8,7 +8,7 @@ from importlib import import_module
 import duesweep
 import duesweep_transport
 from duesweep.core.errors import DuesweepError, MessageError, QueueNotFoundError
-from duesweep.core.exhausted import ErrorId, ErrorRow
+from duesweep.core.exhausted import ErrorRow
 from duesweep.core.message import EXCEPTION_TYPE, fault_headers
 from duesweep.core.policy import Retry
 from duesweep_testing.builders import MESSAGE_TYPE, delayed_row
@@ -79,15 +79,17 @@ def _stored_name(kind: type[DuesweepError]) -> str:
 
 def _group(error_class: str) -> str:
     row = ErrorRow(
-        ErrorId("sweep", "key"),
+        "sweep",
+        "key",
         message_id=None,
-        message_type=MESSAGE_TYPE,
+        enclosed_types=MESSAGE_TYPE,
         destination="Billing",
         attempts=1,
         first_failed_at=_NOW,
         last_failed_at=_NOW,
         error_class=error_class,
         error_text="It failed",
+        failed_from=_NOW,
     )
     return row.group
 

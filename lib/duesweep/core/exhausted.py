@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from duesweep.core.change import spellings
+from duesweep.core.change import ChangeKind, spellings
 from duesweep.core.errors import UnreadableHeadersError, make_storable
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
@@ -20,7 +20,7 @@ from duesweep.core.headers import (
     remove_headers,
     write_xml,
 )
-from duesweep.core.message import Message, is_fault_header
+from duesweep.core.message import Message, first_type, is_fault_header
 from duesweep.core.routing import fits_any, fits_destination
 
 _GROUP_DIGITS = 8
@@ -34,17 +34,48 @@ class ErrorId(NamedTuple):
 
 
 class ErrorRow(NamedTuple):
-    """A row of `errors` without large columns. `destination` None: it cannot be read."""
+    """A row of `errors` without large columns, with its fate, the last row of `changes` about it:
+    `change` None: it is open. `destination` None: it cannot be read.
 
-    id: ErrorId
+    It may count `messages` with the same class, destination, types and `change`: then it is the row
+    of the last failure, and `failed_from` is the first one's time.
+    """
+
+    sweep_id: str
+    message_key: str
     message_id: str | None
-    message_type: str | None
     destination: str | None
     attempts: int
     first_failed_at: datetime
     last_failed_at: datetime
     error_class: str
     error_text: str | None
+    enclosed_types: str | None
+    failed_from: datetime
+    messages: int = 1
+    change: ChangeKind | None = None
+    changed_at: datetime | None = None
+    given_by: str | None = None
+    reason: str | None = None
+    queue: str | None = None
+    new_key: str | None = None
+
+    @property
+    def id(self) -> ErrorId:
+        return ErrorId(self.sweep_id, self.message_key)
+
+    @property
+    def key(self) -> str:
+        return self.message_key
+
+    @property
+    def message_type(self) -> str | None:
+        return first_type(self.enclosed_types)
+
+    @property
+    def state(self) -> str:
+        """`open`, or its last fate."""
+        return "open" if self.change is None else self.change.value
 
     @property
     def group(self) -> str:
@@ -86,7 +117,7 @@ class ErrorFilter:
         address, pattern = row.destination, self.destination
         return (
             (self.group is None or row.group == self.group)
-            and (not self.ids or not _names(self.ids).isdisjoint((row.id.key, row.message_id)))
+            and (not self.ids or not _names(self.ids).isdisjoint((row.key, row.message_id)))
             and (self.since is None or row.last_failed_at >= self.since)
             and (self.until is None or row.last_failed_at < self.until)
             and fits_any(self.error_class, (row.error_class, row.error_class.rpartition(".")[2]))

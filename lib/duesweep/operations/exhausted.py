@@ -6,14 +6,13 @@ All is read from the ledger. Unsettled rows of a journal are not in it.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from duesweep.core.change import ChangeKind, spellings
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
-from duesweep.core.message import first_type
 from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.ledger.base import (
@@ -38,43 +37,6 @@ _KEPT = ("sweep_id", "message_key", "destination", "headers", "headers_text", "b
 _MOST_SWEEPS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """The last thing that an operator did with an error: a row of `changes`."""
-
-    kind: ChangeKind
-    changed_at: datetime
-    given_by: str | None
-    reason: str | None
-    queue: str | None
-    new_key: str | None = None
-
-
-class Alike(NamedTuple):
-    """Errors with the same class, destination, types and fate; None: they are open. `last` is the
-    error with the last failure, `messages` how many they are, and `failed_from` when the first of
-    them failed.
-    """
-
-    last: ErrorRow
-    fate: ChangeKind | None
-    messages: int
-    failed_from: datetime
-    types: str | None = None
-
-    @classmethod
-    def of(cls, found: LedgerRow) -> "Alike":
-        """A row of a question about errors."""
-        fate = None if found["change"] is None else ChangeKind(found["change"])
-        types = found["enclosed_types"]
-        return cls(_row(found), fate, found["messages"], found["failed_from"], types)
-
-    @classmethod
-    def one(cls, row: ErrorRow, fate: ChangeKind | None) -> "Alike":
-        """A single error."""
-        return cls(row, fate, 1, row.last_failed_at)
-
-
 class ExhaustedMessages:
     """One source's rows of the ledger's `errors`."""
 
@@ -95,48 +57,46 @@ class ExhaustedMessages:
                 advice="check ledger.root; the first sweep of a new endpoint creates the ledger",
             )
 
-    def chosen(self, wanted: ErrorFilter) -> Iterator[tuple[ErrorRow, Fate | None]]:
-        """The errors that a filter means, in no order, and their fates; None: they are open."""
-        for found in self._asked("find_errors", wanted, hidden=""):
-            row = _row(found)
-            if wanted.matches(row):
-                yield row, _fate(found)
+    def chosen(self, wanted: ErrorFilter) -> Iterator[ErrorRow]:
+        """The errors that a filter means, in no order."""
+        return filter(wanted.matches, self._asked("find_errors", wanted, hidden=""))
 
-    def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Sequence["Alike"]:
+    def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Sequence[ErrorRow]:
         """The errors that a filter means, counted."""
         found = self._asked("count_errors", chosen, hidden=_hidden(with_discarded=with_discarded))
         # The storage chooses ids; all else is the same for all that are counted together.
-        named = replace(chosen, ids=())
-        return [alike for alike in map(Alike.of, found) if named.matches(alike.last)]
+        return [*filter(replace(chosen, ids=()).matches, found)]
 
     def last(
         self,
         chosen: ErrorFilter,
-        counted: Sequence["Alike"],
+        counted: Sequence[ErrorRow],
         most: int,
         *,
         with_discarded: bool = True,
-    ) -> Iterator["Alike"]:
+    ) -> Iterator[ErrorRow]:
         """The `most` last errors of the ones that were counted, the last failure first."""
         groups: list[Condition] = [
-            Among("error_class", [*{one.last.error_class for one in counted}]),
-            Among("destination", [*{one.last.destination for one in counted}]),
-            Among(ENCLOSED_TYPES, [*{one.types for one in counted}]),
+            Among("error_class", [*{one.error_class for one in counted}]),
+            Among("destination", [*{one.destination for one in counted}]),
+            Among(ENCLOSED_TYPES, [*{one.enclosed_types for one in counted}]),
         ]
         hidden = _hidden(with_discarded=with_discarded)
         wanted = groups if chosen.has_patterns else ()
-        return map(Alike.of, self._asked("last_errors", chosen, *wanted, hidden=hidden, most=most))
+        return self._asked("last_errors", chosen, *wanted, hidden=hidden, most=most)
 
     def _asked(
         self, question: str, chosen: ErrorFilter, *groups: Condition, **values: str | int
-    ) -> Iterator[LedgerRow]:
+    ) -> Iterator[ErrorRow]:
         named = [Named(sorted(spellings(chosen.ids)))] if chosen.ids else []
         between = Between("last_failed_at", chosen.since, chosen.until)
         tables: Asked = {
             "errors": [self._source, between, *named, *groups],
             "changes": [self._source, Among("change", _CHANGES)],
         }
-        return self.ledger.ask(question, tables, **values)
+        for found in self.ledger.ask(question, tables, **values):
+            change = found["change"] and ChangeKind(found["change"])
+            yield ErrorRow(**found | {"change": change})
 
     def unknown_destination(self, chosen: ErrorFilter) -> UnknownDestination | None:
         """The filter's destination, if no error was ever for it."""
@@ -164,16 +124,16 @@ class ExhaustedMessages:
 
     def whole(self, message: str) -> Iterator["WholeError"]:
         """All errors of the message with this message id or key, the last one first."""
-        found = list(self.chosen(ErrorFilter(ids=(message,))))
-        for row, fate in sorted(found, key=lambda each: each[0].last_failed_at, reverse=True):
-            of_key, sweeps = Among("message_key", [row.id.key]), [row.id.sweep_id]
+        found = self.chosen(ErrorFilter(ids=(message,)))
+        for row in sorted(found, key=lambda each: each.last_failed_at, reverse=True):
+            of_key, sweeps = Among("message_key", [row.key]), [row.sweep_id]
             of_it = self._source, of_key, Among("sweep_id", sweeps)
             large, *_ = self.ledger.rows("errors", _LARGE, *of_it)
             changes = self.ledger.rows(
                 "changes", _CHANGED, self._source, of_key, Among("of", sweeps)
             )
             yield WholeError(
-                **_facts(row, None if fate is None else fate.kind),
+                **_facts(row),
                 **large,
                 changes=sorted(changes, key=lambda change: change["changed_at"]),
             )
@@ -249,21 +209,21 @@ class ErrorGroup:
     example: ErrorExample
 
 
-def grouped(counted: Iterable[Alike]) -> Sequence[ErrorGroup]:
+def grouped(counted: Iterable[ErrorRow]) -> Sequence[ErrorGroup]:
     """Errors in groups, with the most open errors first."""
-    groups: defaultdict[str, list[Alike]] = defaultdict(list)
+    groups: defaultdict[str, list[ErrorRow]] = defaultdict(list)
     for each in counted:
-        groups[each.last.group].append(each)
+        groups[each.group].append(each)
     found = [_group(*each) for each in groups.items()]
     return sorted(found, key=lambda group: (-group.open, -group.count, group.group))
 
 
-def _group(name: str, alike: Sequence[Alike]) -> ErrorGroup:
-    by_rank = sorted(alike, key=lambda each: (each.fate is None, each.last.last_failed_at))
-    row = by_rank[-1].last
+def _group(name: str, alike: Sequence[ErrorRow]) -> ErrorGroup:
+    by_rank = sorted(alike, key=lambda each: (each.change is None, each.last_failed_at))
+    row = by_rank[-1]
     states: Counter[ChangeKind | None] = Counter()
     for each in alike:
-        states[each.fate] += each.messages
+        states[each.change] += each.messages
     return ErrorGroup(
         group=name,
         error_class=row.error_class,
@@ -274,8 +234,8 @@ def _group(name: str, alike: Sequence[Alike]) -> ErrorGroup:
         replayed=states[ChangeKind.REPLAYED],
         discarded=states[ChangeKind.DISCARDED],
         first_failed_at=min(each.failed_from for each in alike),
-        last_failed_at=max(each.last.last_failed_at for each in alike),
-        example=ErrorExample(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
+        last_failed_at=max(each.last_failed_at for each in alike),
+        example=ErrorExample(row.message_id, row.key, row.sweep_id, row.error_text),
     )
 
 
@@ -359,7 +319,7 @@ def errors(
         counted = messages.counted(chosen, with_discarded=with_discarded)
         total = sum(each.messages for each in counted)
         last = messages.last(chosen, counted, most, with_discarded=with_discarded) if total else ()
-        found = [ListedError(**_facts(each.last, each.fate)) for each in last]
+        found = [ListedError(**_facts(each)) for each in last]
     return ErrorListing(endpoint.source, total, found)
 
 
@@ -373,44 +333,14 @@ def show_errors(endpoint: Endpoint, message: str) -> ShownErrors:
     return ShownErrors(endpoint.source, found, code, message)
 
 
-def _facts(row: ErrorRow, fate: ChangeKind | None) -> dict[str, Any]:
-    facts = row._asdict()
-    error: ErrorId = facts.pop("id")
-    state = "open" if fate is None else fate.value
-    return facts | {**error._asdict(), "group": row.group, "state": state}
+def _facts(row: ErrorRow) -> dict[str, Any]:
+    return {each.name: getattr(row, each.name) for each in fields(ListedError)}
 
 
 def _among_sweeps(chosen: Collection[ErrorId]) -> Iterator[Condition]:
     sweeps = {error.sweep_id for error in chosen}
     if len(sweeps) <= _MOST_SWEEPS:
         yield Among("sweep_id", sorted(sweeps))
-
-
-def _row(row: LedgerRow) -> ErrorRow:
-    return ErrorRow(
-        id=ErrorId(row["sweep_id"], row["message_key"]),
-        message_id=row["message_id"],
-        message_type=first_type(row["enclosed_types"]),
-        destination=row["destination"],
-        attempts=row["attempts"],
-        first_failed_at=row["first_failed_at"],
-        last_failed_at=row["last_failed_at"],
-        error_class=row["error_class"],
-        error_text=row["error_text"],
-    )
-
-
-def _fate(row: LedgerRow) -> Fate | None:
-    if row["change"] is None:
-        return None
-    return Fate(
-        kind=ChangeKind(row["change"]),
-        changed_at=row["changed_at"],
-        given_by=row["given_by"],
-        reason=row["reason"],
-        queue=row["queue"],
-        new_key=row["new_key"],
-    )
 
 
 def _hidden(*, with_discarded: bool) -> str:

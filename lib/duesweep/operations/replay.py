@@ -27,14 +27,7 @@ from duesweep.operations.command import (
     settle_earlier,
 )
 from duesweep.operations.endpoint import Endpoint, Stop
-from duesweep.operations.exhausted import (
-    Alike,
-    ErrorGroup,
-    ExhaustedMessages,
-    Fate,
-    grouped,
-    open_errors,
-)
+from duesweep.operations.exhausted import ErrorGroup, ExhaustedMessages, grouped, open_errors
 from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.operations.restore import Returning, put_back
 from duesweep.stores.messages import NewMessage
@@ -56,13 +49,12 @@ class ErrorsOfId(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class ChosenErrors(Chosen):
     """Errors that `command` is about: `rows` are to be done, unless another command does them
-    before. `done_rows` are left out, because they are `done`; with `again` none are. `ids` are the
+    before. `done_rows` are left out, because they are done; with `again` none are. `ids` are the
     given ones. `copies`: how many have a copy in an error queue, by queue.
     """
 
     rows: Mapping[ErrorId, ErrorRow] = field(repr=False)
     done_rows: Mapping[ErrorId, ErrorRow] = field(default_factory=dict, repr=False)
-    done: Mapping[ErrorId, Fate] = field(default_factory=dict, repr=False)
     again: bool = False
     ids: Sequence[str] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
@@ -88,19 +80,16 @@ class ChosenErrors(Chosen):
         for each in self.ids:
             for name in spellings([each]):
                 given[name].add(each)
-        for row in self.rows.values():
-            for each in given[row.id.key] | given[row.message_id]:
-                found[each].rows.append(row)
-        for row in self.done_rows.values():
-            for each in given[row.id.key] | given[row.message_id]:
-                found[each].done_rows.append(row)
+        for row in (*self.rows.values(), *self.done_rows.values()):
+            for each in given[row.key] | given[row.message_id]:
+                of_id = found[each]
+                (of_id.rows if row.id in self.rows else of_id.done_rows).append(row)
         return found
 
     @property
     def groups(self) -> Sequence[ErrorGroup]:
         """The errors to be done, in groups."""
-        fates = {error: fate.kind for error, fate in self.done.items()}
-        return grouped(Alike.one(row, fates.get(error)) for error, row in self.rows.items())
+        return grouped(self.rows.values())
 
 
 def choose_errors(
@@ -117,18 +106,15 @@ def choose_errors(
     has: a typing error.
     """
     refuse_unclear(command, is_empty=wanted.is_empty, everything=everything)
-    done: dict[ErrorId, Fate] = {}
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
     with open_errors(endpoint) as messages:
         settle_earlier(endpoint.context, messages.ledger)
         found = list(messages.chosen(wanted))
-        keys = {row.id.key for row, _ in found}
-        for row, fate in found:
-            if fate is not None:
-                done[row.id] = fate
+        keys = {row.key for row in found}
+        for row in found:
             # A message that was replayed and has failed again is the later error.
-            is_left_out = fate is not None and (fate.new_key in keys or not again)
+            is_left_out = row.change is not None and (row.new_key in keys or not again)
             (done_rows if is_left_out else rows)[row.id] = row
         unknown = None if found else messages.unknown_destination(wanted)
         is_replay = command is CommandName.REPLAY
@@ -142,7 +128,6 @@ def choose_errors(
         destinations=dict(Counter(row.destination or "" for row in rows.values()).most_common()),
         rows=rows,
         done_rows=done_rows,
-        done=done,
         again=again,
         ids=wanted.ids,
         copies=copies,
@@ -271,5 +256,5 @@ def _discard(session: OperatorTask, run: SweepRun, changes: Sequence[Change]) ->
 
 def _discarded(row: ErrorRow) -> Change:
     headers = {MESSAGE_ID: row.message_id, ENCLOSED_MESSAGE_TYPES: row.message_type}
-    message = Message(row.id.key, None, headers, "", None, row.destination)
-    return Change(ChangeKind.DISCARDED, message, of=row.id.sweep_id)
+    message = Message(row.key, None, headers, "", None, row.destination)
+    return Change(ChangeKind.DISCARDED, message, of=row.sweep_id)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, TableName, quote_name
 from duesweep.core.change import ChangeKind, MessageFilter, WaitingMessage
-from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow
+from duesweep.core.exhausted import ErrorFilter, ErrorRow
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.routing import fits_destination, fits_pattern
-from duesweep.operations.exhausted import Alike, grouped
+from duesweep.operations.exhausted import grouped
 from duesweep.stores.forward import (
     FORWARDED_TO,
     destination_like,
@@ -222,15 +222,17 @@ def test_store_answers_for_keys_and_dues_alone(
 _NINE = datetime(2026, 11, 23, 9, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 _ROW = ErrorRow(
-    id=ErrorId("sweep", "key"),
+    sweep_id="sweep",
+    message_key="key",
     message_id="message",
-    message_type="Sales.Cancel",
+    enclosed_types="Sales.Cancel, Sales",
     destination="Billing.Orders",
     attempts=5,
     first_failed_at=_NINE - _MINUTE,
     last_failed_at=_NINE,
     error_class="duesweep.errors.QueueNotFoundError",
     error_text="There is no queue Billing.Orders",
+    failed_from=_NINE,
 )
 
 
@@ -259,7 +261,7 @@ def test_error_is_meant_if_it_fits_all_conditions(chosen: ErrorFilter, *, is_mea
 
 
 def test_error_without_type_and_destination_fits_no_pattern() -> None:
-    unreadable = _ROW._replace(message_type=None, destination=None)
+    unreadable = _ROW._replace(enclosed_types=None, destination=None)
 
     assert ErrorFilter().matches(unreadable)
     assert not ErrorFilter(destination="*").matches(unreadable)
@@ -270,7 +272,7 @@ def test_group_is_the_same_wherever_it_is_computed() -> None:
     # Written down: people keep these ids in their notes for a shift.
     assert _ROW.group == "efa5c5d6"
     assert _ROW._replace(message_id="other", last_failed_at=_NINE + _MINUTE).group == _ROW.group
-    for other in ({"destination": "Shipping"}, {"message_type": None}, {"error_class": "x"}):
+    for other in ({"destination": "Shipping"}, {"enclosed_types": None}, {"error_class": "x"}):
         assert _ROW._replace(**other).group != _ROW.group
 
 
@@ -280,10 +282,13 @@ def test_group_counts_what_became_of_errors_and_shows_the_last_one_that_is_open(
 ) -> None:
     done = [ChangeKind.REPLAYED, ChangeKind.DISCARDED, ChangeKind.DISCARDED]
     rows = [
-        Alike.one(
-            _ROW._replace(message_id=f"m{number}", last_failed_at=_NINE + number * _MINUTE), fate
+        _ROW._replace(
+            message_id=f"m{number}",
+            last_failed_at=_NINE + number * _MINUTE,
+            failed_from=_NINE + number * _MINUTE,
+            change=change,
         )
-        for number, fate in enumerate([None, None, *done])
+        for number, change in enumerate([None, None, *done])
     ]
 
     (group,) = grouped(rows[order])
@@ -295,8 +300,8 @@ def test_group_counts_what_became_of_errors_and_shows_the_last_one_that_is_open(
 
 
 def test_group_with_the_most_open_errors_comes_first() -> None:
-    replayed = Alike(_ROW._replace(destination="a"), ChangeKind.REPLAYED, 2, _NINE)
+    replayed = _ROW._replace(destination="a", change=ChangeKind.REPLAYED, messages=2)
 
-    groups = grouped([replayed, Alike.one(_ROW._replace(destination="b"), None)])
+    groups = grouped([replayed, _ROW._replace(destination="b")])
 
     assert [group.destination for group in groups] == ["b", "a"]

@@ -417,9 +417,9 @@ def test_errors_alike_are_counted_once_and_shown_by_the_last_failure(ledger: Led
 
     (alike,) = ExhaustedMessages(ledger, "s").counted(ErrorFilter())
 
-    assert alike.last.id == ErrorId("s2", "k2")
-    assert (alike.messages, alike.fate) == (4, None)
-    assert (alike.failed_from, alike.last.last_failed_at) == (DUE, DUE + timedelta(hours=2))
+    assert alike.id == ErrorId("s2", "k2")
+    assert (alike.messages, alike.change) == (4, None)
+    assert (alike.failed_from, alike.last_failed_at) == (DUE, DUE + timedelta(hours=2))
 
 
 def test_last_change_of_an_error_is_its_fate(ledger: Ledger) -> None:
@@ -433,7 +433,7 @@ def test_last_change_of_an_error_is_its_fate(ledger: Ledger) -> None:
 
     messages = ExhaustedMessages(ledger, "s")
 
-    assert [one.fate for one in messages.counted(ErrorFilter())] == [ChangeKind.DISCARDED]
+    assert [one.change for one in messages.counted(ErrorFilter())] == [ChangeKind.DISCARDED]
     assert messages.counted(ErrorFilter(), with_discarded=False) == []
 
 
@@ -445,7 +445,7 @@ def test_errors_are_asked_for_in_any_year(ledger: Ledger) -> None:
     messages = ExhaustedMessages(ledger, "s")
 
     def counted(chosen: ErrorFilter) -> list[str]:
-        return [one.last.id.key for one in messages.counted(chosen)]
+        return [one.key for one in messages.counted(chosen)]
 
     assert counted(ErrorFilter(until=failed[1])) == ["1600"]
     assert counted(ErrorFilter(since=failed[1])) == ["9999"]

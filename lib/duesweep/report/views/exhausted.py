@@ -8,11 +8,9 @@ from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Ta
 from duesweep.report.views.messages import headers_and_body, unknown
 
 if TYPE_CHECKING:
-    from duesweep.core.exhausted import ErrorId
     from duesweep.operations.exhausted import (
         ErrorGroup,
         ErrorListing,
-        Fate,
         GroupListing,
         ListedError,
         ShownErrors,
@@ -102,7 +100,8 @@ def _named(found: "ChosenErrors") -> Iterator[str]:
             yield f"the ledger has no error with message id or key {each}"
         elif not rows:
             for row in before:
-                yield f"{_fate_text(row.id, found.done[row.id])}; to replay it again, add --again"
+                done = _change_text(row._replace(new_key=None)._asdict())
+                yield f"{row.key} was {done}; to replay it again, add --again"
 
 
 def group_table(found: Sequence["ErrorGroup"]) -> Table:
@@ -172,18 +171,6 @@ def _change_text(change: Mapping[str, Any]) -> str:
     why = f": {change['reason']}" if change["reason"] else ""
     when = time_text(change["changed_at"])
     return f"{change['change']}{where} on {when} by {change['given_by']}{why}"
-
-
-def _fate_text(error: "ErrorId", fate: "Fate") -> str:
-    """The earlier act on an error, as a sentence."""
-    done = {
-        "change": fate.kind.value,
-        "queue": fate.queue,
-        "reason": fate.reason,
-        "changed_at": fate.changed_at,
-        "given_by": fate.given_by,
-    }
-    return f"{error.key} was {_change_text(done)}"
 
 
 def _rest(left: int) -> Iterator[Block]:
