@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Printed, command, counting, group
+from duesweep.cli.commands import AGAIN, NOTHING, Printed, command, group
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,
@@ -15,6 +15,7 @@ from duesweep.core.errors import (
     MessageError,
     RefusedMessageError,
 )
+from duesweep.core.passing import passing_line
 from duesweep.core.quantities import duration_text
 from duesweep.core.result import exit_code_of
 from duesweep.report.text import Line
@@ -148,8 +149,9 @@ def migrate(
         return Printed({"waiting": waiting, "levels": levels}, views.to_migrate(found))
     report = MigrationReport()
     try:
-        with counting("moved") as tell, stop_on_signals(stop := Stop(), CHANGES_STAY):
-            migration.run(report, lambda: stop.is_wanted, lambda _: tell(report.moved))
+        moved = passing_line(lambda: f"moved: {report.moved:,}")
+        with moved, stop_on_signals(stop := Stop(), CHANGES_STAY):
+            migration.run(report, lambda: stop.is_wanted, lambda _: None)
     except DuesweepError as error:
         # Before the first level the result is empty.
         if report.levels or on.as_json:

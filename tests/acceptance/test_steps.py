@@ -9,6 +9,7 @@ from support.commands import run
 from support.endpoint import Endpoint
 
 _LONG = {
+    "list": "looked at: 1",
     "audit": "looks for stored messages in the ledger; looked at: 0",
     "maintain": "tombstones: writes small files together",
     "plan": "looks at due messages",

@@ -6,8 +6,8 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from duesweep.config import Config
     from duesweep.operations.command import Changed, Chosen
     from duesweep.operations.duesweep import Duesweep
-    from duesweep.operations.messages import Tell
 
 # The sentences of a command that is interrupted or terminated.
 NOTHING = "nothing was changed"
@@ -416,9 +415,8 @@ class Act:
             return Printed(declined, [Note(NOTHING, with_json=True)])
         from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
 
-        done = chosen.command.done
-        with stop_on_signals(stop := Stop(), CHANGES_STAY), counting(done) as tell:
-            changed = do(chosen, reason=self.reason, stop=stop, tell=tell)
+        with stop_on_signals(stop := Stop(), CHANGES_STAY), passing_line(logs.current_step):
+            changed = do(chosen, reason=self.reason, stop=stop)
         return Printed(changed, views.changed(changed))
 
     def _agrees(self, common: Common, chosen: "Chosen", show: Iterable[Block]) -> bool:
@@ -443,16 +441,3 @@ def confirm(question: str) -> bool:
         )
     print(make_printable(f"{question}? [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in _YES
-
-
-@contextmanager
-def counting(what: str) -> "Iterator[Tell]":
-    """Show how many messages are `what` by now, as in "looked at: 120,000"; the block tells it."""
-    count = 0
-
-    def tell(now: int) -> None:
-        nonlocal count
-        count = now
-
-    with passing_line(lambda: f"{what}: {count:,}"):
-        yield tell

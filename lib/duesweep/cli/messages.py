@@ -20,10 +20,11 @@ from duesweep.cli.commands import (
     Several,
     Which,
     command,
-    counting,
 )
+from duesweep.core import logs
 from duesweep.core.change import SCAN_LIMIT, CommandName
 from duesweep.core.errors import ConfigError
+from duesweep.core.passing import passing_line
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.views import messages as views
 
@@ -56,7 +57,7 @@ NewTime = Annotated[
 ]
 
 
-@command(app, "list", ending=NOTHING, short="List waiting messages.")
+@command(app, "list", ending=NOTHING, short="List waiting messages.", has_steps=True)
 def list_waiting(
     *,
     common: Common,
@@ -88,11 +89,8 @@ def list_waiting(
     def show(messages: "Sequence[Waiting]", now: datetime) -> None:
         common.print(views.first_messages(messages, now, is_failing=failing))
 
-    wanted = which.filter(key or (), is_failing=failing)
-    with counting("looked at") as tell:
-        listing = common.duesweep().list(
-            wanted, most=0 if count else limit, scan_limit=scan_limit, show=show, tell=tell
-        )
+    wanted, most = which.filter(key or (), is_failing=failing), 0 if count else limit
+    listing = common.duesweep().list(wanted, most=most, scan_limit=scan_limit, show=show)
     return Printed(listing, views.counts(listing, is_failing=failing))
 
 
@@ -182,8 +180,8 @@ def cancel(
     Example: duesweep cancel --destination 'Reminders*' --reason 'wrong template'
     """
     duesweep, wanted = common.duesweep(), which.filter(keys or ())
-    with counting("looked at") as tell:
-        chosen = duesweep.choose(wanted, everything=everything, scan_limit=scan_limit, tell=tell)
+    with passing_line(logs.current_step):
+        chosen = duesweep.choose(wanted, everything=everything, scan_limit=scan_limit)
     return _act(common, act, chosen, duesweep.cancel)
 
 
@@ -213,13 +211,9 @@ def reschedule(
         raise ConfigError("`reschedule` needs either --to or --by", advice="give one of them")
     moved = None if by is None else parse_signed_duration(by)
     duesweep, wanted = common.duesweep(), which.filter(keys or ())
-    with counting("looked at") as tell:
+    with passing_line(logs.current_step):
         chosen = duesweep.choose(
-            wanted,
-            CommandName.RESCHEDULE,
-            everything=everything,
-            scan_limit=scan_limit,
-            tell=tell,
+            wanted, CommandName.RESCHEDULE, everything=everything, scan_limit=scan_limit
         )
     return _act(common, act, chosen, partial(duesweep.reschedule, to=to, by=moved))
 

@@ -31,12 +31,10 @@ from duesweep.operations.command import (
 )
 from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.messages import (
-    Tell,
     Waiting,
     Wanted,
     open_look,
     opened_choice,
-    tell_nobody,
 )
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
@@ -74,7 +72,6 @@ def choose(
     *,
     everything: bool = False,
     scan_limit: int = SCAN_LIMIT,
-    tell: Tell = tell_nobody,
 ) -> ChosenMessages:
     """The messages that a filter means, which `command` is to change. `everything` has to be said
     for a filter without conditions. Raises `ConfigError` if more than `scan_limit` would have to be
@@ -97,7 +94,6 @@ def choose(
                 unfound -= {one.message.message_id for one in page}
                 destinations.update(one.destination(own_name) or "" for one in page)
                 first += page[: _SHOWN - len(first)]
-                tell(choice.looked_at)
     if choice.is_cut:
         raise ConfigError(
             f"There are more than {scan_limit:,} messages to look at, so the filter could "
@@ -129,7 +125,6 @@ def cancel(
     reason: str | None = None,
     everything: bool = False,
     stop: Stop | None = None,
-    tell: Tell = tell_nobody,
 ) -> Changed:
     """Take messages out of the store, whole into the ledger. `everything` has to be said for a
     filter without conditions, a reason has to be given for more than one message.
@@ -145,7 +140,7 @@ def cancel(
     if isinstance(wanted, MessageFilter):
         wanted = choose(endpoint, wanted, command, everything=everything)
     work = _in_batches(wanted, endpoint.context.batch_size, change)
-    return act(endpoint, wanted, command, work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, wanted, command, work, reason=reason, stop=stop)
 
 
 def reschedule(
@@ -157,7 +152,6 @@ def reschedule(
     reason: str | None = None,
     everything: bool = False,
     stop: Stop | None = None,
-    tell: Tell = tell_nobody,
 ) -> Changed:
     """Give messages another Due: at `to`, or moved `by` a time. Otherwise as `cancel`."""
     if (to is None) == (by is None):
@@ -184,7 +178,7 @@ def reschedule(
     if isinstance(wanted, MessageFilter):
         wanted = choose(endpoint, wanted, command, everything=everything)
     work = _in_batches(wanted, endpoint.context.batch_size, change)
-    return act(endpoint, wanted, command, work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, wanted, command, work, reason=reason, stop=stop)
 
 
 # Changes messages that are held, in the transaction that holds them. Returns how many it changed.

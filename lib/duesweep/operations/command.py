@@ -17,6 +17,7 @@ from math import inf
 from typing import NamedTuple
 from uuid import UUID
 
+from duesweep.core import logs
 from duesweep.core.change import Command, CommandName
 from duesweep.core.errors import (
     ConfigError,
@@ -32,7 +33,6 @@ from duesweep.core.routing import UnknownDestination
 from duesweep.core.world import Clock, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint, Stop
-from duesweep.operations.messages import Tell
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import DriverSession, OperatorDriver, operators_of
 from duesweep.stores.journal import Journal
@@ -216,11 +216,9 @@ def act(
     *,
     reason: str | None,
     stop: Stop | None,
-    tell: Tell,
 ) -> Changed:
     """Carry the choice out, and settle it into the ledger. If it is empty, nothing is written
-    anywhere. `work` goes through it in batches, each a transaction of `stores/sql_changes.py`;
-    `tell` gets after each one how many messages are changed by now.
+    anywhere. `work` goes through it in batches, each a transaction of `stores/sql_changes.py`.
 
     A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
     `work` can rely on its reads there. Raises `ConfigError` if it was chosen for another command or
@@ -244,10 +242,11 @@ def act(
         command_id, done = str(run.sweep_id), Tally()
         try:
             with operators.open_changes() as changing:
+                logs.step(f"{command.done}: 0")
                 batches = work(ledger, changing, run)
                 while not stop.is_wanted and (batch := next(batches, None)) is not None:
                     done += batch
-                    tell(done.changed)
+                    logs.step(f"{command.done}: {done.changed:,}")
                 is_stopped = stop.is_wanted
             with living_session(context, session, run, stop=stop) as living:
                 lost = _end(living, ledger, run, context.world.clock)

@@ -73,8 +73,7 @@ class Duesweep(Endpoint):
     `options` name it on a command line.
 
     A command that changes messages is two methods: the choice returns a value that can be shown,
-    and the act takes that value, or a filter. `stop` ends an act between two batches, and `tell`
-    gets the progress.
+    and the act takes that value, or a filter. `stop` ends an act between two batches.
     """
 
     # Each is the function of that name in that file, whose first argument is this endpoint.

@@ -1,11 +1,12 @@
 """Waiting messages: chosen by a filter, listed, and shown whole with their history."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from duesweep.core import logs
 from duesweep.core.change import (
     SCAN_LIMIT,
     DueSpan,
@@ -36,15 +37,8 @@ from duesweep.stores.base import OperatorDriver, Store, operators_of
 from duesweep.stores.people import People
 from duesweep.sweep.pairing import require_own
 
-Fits = Callable[[WaitingMessage], bool]
 # A filter, or a function of the server's time that returns it.
 Wanted = MessageFilter | Callable[[datetime], MessageFilter]
-# Told how many messages were looked at, or changed, by now.
-Tell = Callable[[int], None]
-
-
-def tell_nobody(_: int) -> None:
-    """For a caller who waits for the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +104,35 @@ def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
 class Choice:
     """The messages that a filter means, in pages, the earliest Due first; it is read
     once. `looked_at` is how many messages were looked at so far, and `destinations` where they go.
-    `is_cut`: there are more, but it stopped at its limit.
+    `is_cut`: there are more, but it stopped at its limit. `own_queue` is the name that stands for
+    the endpoint's own queue.
     """
 
     def __init__(
         self,
+        wanted: MessageFilter,
+        own_queue: str,
         pages: Iterator[Sequence[WaitingMessage]],
-        fits: Fits,
-        destinations: Collection[str] = (),
-        most: int | None = None,
+        most: int | None,
     ) -> None:
         self.looked_at = 0
-        self.destinations = destinations
+        self.destinations: set[str] = set()
         self.is_cut = False
+        self._wanted, self._own_queue = wanted, own_queue
         self._pages = pages
-        self._fits = fits
         self._most = most
 
     def __iter__(self) -> Iterator[list[WaitingMessage]]:
         """The messages that fit; a page is empty if none of many does."""
+        logs.step("looked at: 0")
         for page in self._pages:
             left = len(page) if self._most is None else self._most - self.looked_at
             self.is_cut = len(page) > left
             self.looked_at += min(len(page), left)
-            yield [one for one in page[:left] if self._fits(one)]
+            logs.step(f"looked at: {self.looked_at:,}")
+            addresses = (one.destination(self._own_queue) for one in page[:left])
+            self.destinations.update(filter(None, addresses))
+            yield [one for one in page[:left] if self._wanted.matches(one, self._own_queue)]
             if self.is_cut:
                 return
 
@@ -143,27 +142,19 @@ def opened_choice(
     people: People, wanted: MessageFilter, own_queue: str, scan_limit: int
 ) -> Iterator[Choice]:
     """Open the choice. Messages whose keys are known are found by them; `scan_limit` is for filters
-    that have to read headers. `own_queue` is the name that stands for the endpoint's own queue.
+    that have to read headers.
     """
-
-    destinations: set[str] = set()
-
-    def fits(waiting: WaitingMessage) -> bool:
-        destination = waiting.destination(own_queue)
-        if destination is not None:
-            destinations.add(destination)
-        return wanted.matches(waiting, own_queue)
-
     if wanted.keys:
         found = [
             one
             for one in find_by_keys(people, wanted.keys)
             if wanted.due.has(None if one.due is None else micros(one.due))
         ]
-        yield Choice(iter([found]), fits, destinations)
+        yield Choice(wanted, own_queue, iter([found]), None)
         return
     with people.look(wanted.due) as pages:
-        yield Choice(pages, fits, destinations, scan_limit if wanted.reads_headers else None)
+        most = scan_limit if wanted.reads_headers else None
+        yield Choice(wanted, own_queue, pages, most)
 
 
 def find_by_keys(
@@ -224,7 +215,6 @@ def list_messages(
     most: int = 20,
     scan_limit: int = SCAN_LIMIT,
     show: Show | None = None,
-    tell: Tell = tell_nobody,
 ) -> Listing:
     """The `most` first messages that wait, and how many come due how soon. Locks nothing. `show`
     gets the first messages before all are counted.
@@ -234,7 +224,7 @@ def list_messages(
         meant = wanted(now) if callable(wanted) else wanted or MessageFilter()
         name = endpoint.context.own_name
         return read_listing(
-            session.people, meant, name, now, most=most, scan_limit=scan_limit, show=show, tell=tell
+            session.people, meant, name, now, most=most, scan_limit=scan_limit, show=show
         )
 
 
@@ -247,7 +237,6 @@ def read_listing(
     most: int,
     scan_limit: int,
     show: Show | None = None,
-    tell: Tell = tell_nobody,
 ) -> Listing:
     """The `most` first messages that a filter means, and how many it means. `now` is the server's
     time.
@@ -258,7 +247,6 @@ def read_listing(
     is_counted = wanted == MessageFilter(due=wanted.due)
     with opened_choice(people, wanted, own_name, scan_limit) as choice:
         for page in choice:
-            tell(choice.looked_at)
             lacking = most - len(first)
             first += [Waiting.of(one, own_name) for one in page[:lacking]]
             if show is not None and 0 < lacking <= len(page):

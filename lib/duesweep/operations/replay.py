@@ -28,7 +28,6 @@ from duesweep.operations.command import (
 )
 from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.exhausted import ErrorGroup, ExhaustedMessages, grouped, open_errors
-from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.operations.restore import Returning, put_back
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.people import OperatorTask
@@ -144,7 +143,6 @@ def replay(
     reason: str | None = None,
     everything: bool = False,
     stop: Stop | None = None,
-    tell: Tell = tell_nobody,
 ) -> Changed:
     """Store errors again, each once, for the next sweep: to their destinations or `to` another
     one, due now or at `due`. Otherwise as `cancel`.
@@ -158,7 +156,7 @@ def replay(
         messages = ExhaustedMessages(ledger, chosen.source)
         return Replay(endpoint.context, messages, chosen, to, due)(session, run)
 
-    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, chosen, command, work, reason=reason, stop=stop)
 
 
 def discard(
@@ -168,7 +166,6 @@ def discard(
     reason: str | None = None,
     everything: bool = False,
     stop: Stop | None = None,
-    tell: Tell = tell_nobody,
 ) -> Changed:
     """Mark errors as done without a replay. The ledger keeps them. Otherwise as `cancel`."""
     command = CommandName.DISCARD
@@ -185,7 +182,7 @@ def discard(
             _discard(session, run, batch)
             yield Tally(changed=len(batch))
 
-    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, chosen, command, work, reason=reason, stop=stop)
 
 
 def _still_open(

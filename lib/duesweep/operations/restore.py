@@ -25,7 +25,6 @@ from duesweep.ledger.base import CHANGES, MICROSECONDS, Among, Condition, Ledger
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.command import Changed, Chosen, Failure, Tally, act, settle_earlier
 from duesweep.operations.endpoint import Endpoint, Stop
-from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.people import OperatorTask
@@ -190,7 +189,6 @@ def restore(
     due: Moment | None = None,
     reason: str | None = None,
     stop: Stop | None = None,
-    tell: Tell = tell_nobody,
 ) -> Changed:
     """Store cancelled messages again as they were, due when they were or at `due`, each once. A
     reason has to be given for more than one message.
@@ -208,7 +206,7 @@ def restore(
         yield from put_back(session, run, endpoint.context.batch_size, taken)
         yield Tally(gone=len(todo))
 
-    return act(endpoint, chosen, CommandName.RESTORE, work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, chosen, CommandName.RESTORE, work, reason=reason, stop=stop)
 
 
 def _refuse_no_choice(keys: Sequence[str], command: str | None) -> None:

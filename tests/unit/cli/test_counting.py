@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.cli.commands import counting
-from duesweep.core import passing
+from duesweep.core import logs, passing
 from duesweep.core.errors import StoreError
 from duesweep.core.passing import passing_line, printing
 from duesweep.report.progress import sweeping_line
@@ -49,9 +48,9 @@ def _shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_shown_at_once")
 def test_count_is_shown_and_is_gone_at_the_end() -> None:
     with _on_a_terminal() as terminal:
-        with counting("looked at") as tell:
+        with passing_line(logs.current_step):
             for count in (1_200, 1_400):
-                tell(count)
+                logs.step(f"looked at: {count:,}")
                 until(lambda count=count: terminal.lines == [f"looked at: {count:,}"])
 
         assert terminal.lines == [""]
@@ -63,8 +62,8 @@ def test_short_command_shows_nothing_and_so_does_one_without_a_terminal(
 ) -> None:
     monkeypatch.setattr(passing, "FIRST_SECONDS", seconds)
     with _on_a_terminal(is_terminal=is_terminal) as terminal:
-        with counting("looked at") as tell:
-            tell(5)
+        with passing_line(logs.current_step):
+            logs.step("looked at: 5")
 
         assert terminal.getvalue() == ""
 
