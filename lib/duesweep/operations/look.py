@@ -1,9 +1,9 @@
 """Whether there is work at an endpoint's store, and how much; a preview of a sweep."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -296,15 +296,6 @@ class Outlook(Result):
     sql: str | None = None
 
 
-@dataclass(slots=True)
-class _Counts:
-    late: Counter[int] = field(default_factory=Counter)
-    eligible: int = 0
-    back_off: int = 0
-    paused: int = 0
-    limited: int = 0
-
-
 class DueMessages:
     """Counts messages that are due by their destinations, as far as it may look. Of the messages
     that it looked at, `oldest_due` has been due for the longest, and `oldest_eligible` is the first
@@ -325,7 +316,8 @@ class DueMessages:
         self._context = context
         self._now = now
         self._paused = Paused([pause.pattern for pause in pauses], context.own_name)
-        self._counts: dict[str | None, _Counts] = {}
+        # By destination, how many messages are in each field of its outlook, and in each step.
+        self._counts: defaultdict[str | None, Counter[str]] = defaultdict(Counter)
 
     def look(self, people: People) -> Sequence[DestinationOutlook]:
         """The destinations of due messages, with the most messages first."""
@@ -339,13 +331,13 @@ class DueMessages:
         found = (
             DestinationOutlook(
                 destination,
-                each.eligible,
-                {name: each.late[step] for step, name in enumerate(LATENESS)},
-                each.back_off,
-                each.paused,
-                each.limited,
+                counts["eligible"],
+                {step: counts[step] for step in LATENESS},
+                counts["back_off"],
+                counts["paused"],
+                counts["limited"],
             )
-            for destination, each in self._counts.items()
+            for destination, counts in self._counts.items()
         )
         return sorted(found, key=lambda one: (-sum(one.late.values()), one.destination or ""))
 
@@ -354,12 +346,12 @@ class DueMessages:
         counts = self._counts.values()
         for pause in pauses:
             held = [n for name, n in self._counts.items() if fits_destination(name, pause.pattern)]
-            yield held_by_pause(pause, sum(each.paused for each in held))
-        if waiting := sum(each.back_off for each in counts):
+            yield held_by_pause(pause, sum(each["paused"] for each in held))
+        if waiting := sum(each["back_off"] for each in counts):
             yield held_by_back_off(waiting)
         for limit in self._context.rate_limits.limits:
             names = [name for name in self._counts if self._context.rate_limits.of(name) == limit]
-            if limited := sum(self._counts[name].limited for name in names):
+            if limited := sum(self._counts[name]["limited"] for name in names):
                 why = f"{limit.per_second:g} messages a second at most"
                 yield HeldBack(Holder.LIMITED, limit.pattern, why, limited)
 
@@ -367,18 +359,18 @@ class DueMessages:
         message = waiting.message
         is_unknown = message.destination is None and isinstance(message.headers, MessageError)
         name = None if is_unknown else message.destination or self._context.own_name
-        counts = self._counts.setdefault(name, _Counts())
+        counts = self._counts[name]
         self.oldest_due = self.oldest_due or waiting.due
         late = self._now - (waiting.due or self._now)
-        counts.late[sum(late > step for step in _STEPS)] += 1
+        counts[LATENESS[sum(late > step for step in _STEPS)]] += 1
         if self._paused.separate([message])[0]:
-            counts.paused += 1
+            counts["paused"] += 1
         elif waiting.next_attempt_at is not None and waiting.next_attempt_at > self._now:
-            counts.back_off += 1
+            counts["back_off"] += 1
         else:
             self.oldest_eligible = self.oldest_eligible or waiting.due
-            counts.eligible += 1
-            counts.limited += self._context.rate_limits.of(name) is not None
+            counts["eligible"] += 1
+            counts["limited"] += self._context.rate_limits.of(name) is not None
 
 
 def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) -> float | None:

@@ -398,11 +398,12 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
     steps = TimeSteps(sums["first_start"] or since, now)
     rate, backlog = steps.read(ledger, sweeps)
     lateness = _lateness(ledger, of_source, sums, objective)
+    failing = ledger.ask("count_failing", {"retries": [of_source]})
     exhausted: Asked = {**sweeps, "errors": [of_source]}
     (lost,) = ledger.ask("count_lost_errors", exhausted) if sums["exhausted"] else ({},)
     return History(
         since=since,
-        sweeps=[_sweep_line(row) for row in last],
+        sweeps=[SweepLine(**row) for row in last],
         count=sums["sweeps"],
         dispatched=sums["dispatched"] or 0,
         failed=sums["failed"] or 0,
@@ -412,24 +413,9 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
         lateness=lateness_steps({row["step"]: row["messages"] for row in lateness}),
         lateness_of=sum(row["messages"] for row in lateness),
         late=sum(row["late"] for row in lateness),
-        failing=_failing(ledger, of_source),
+        failing=[InBackOff(**row) for row in failing],
         errors=[group for group in grouped(messages.counted(ErrorFilter())) if group.open],
         lost_errors=lost.get("lost") or 0,
-    )
-
-
-def _sweep_line(row: LedgerRow) -> SweepLine:
-    return SweepLine(
-        start=row["start"],
-        seconds=(row["end"] - row["start"]) / timedelta(seconds=1),
-        outcome=row["outcome"],
-        found=row["found"] or 0,
-        dispatched=row["dispatched"] or 0,
-        failed=row["failed"] or 0,
-        exhausted=row["exhausted"] or 0,
-        left=row["left"] or 0,
-        lateness_p95_ms=row["lateness_p95_ms"],
-        reason=row["reason"],
     )
 
 
@@ -445,21 +431,6 @@ def _lateness(
     dispatched: Asked = {"tombstones": [of_source, Among("outcome", ["dispatched"]), since]}
     late_ms = _NEVER_MS if objective is None else floor(objective * 1_000)
     return [*ledger.ask("count_lateness", dispatched, most=_MOST_MESSAGES, late=late_ms)]
-
-
-def _failing(ledger: Ledger, of_source: Condition) -> Sequence[InBackOff]:
-    rows = ledger.ask("count_failing", {"retries": [of_source]})
-    found = [
-        InBackOff(
-            row["error_class"] or "",
-            row["destination"],
-            row["messages"],
-            row["last_failed_at"],
-            row["error_text"] or "",
-        )
-        for row in rows
-    ]
-    return sorted(found, key=lambda each: -each.messages)
 
 
 def lateness_steps(messages: Mapping[int, int]) -> Sequence[Step]:

@@ -45,11 +45,13 @@ LIMIT {most}
 SELECT DISTINCT e.destination FROM {errors} e WHERE e.destination IS NOT NULL
 
 -- name: count_failing
--- Returns one row for the messages in back-off with the same class of error and destination.
-SELECT error_class, destination, count(*) AS messages, max(last_failed_at) AS last_failed_at,
-       {last_begin}error_text{last_by}last_failed_at, message_key{last_end} AS error_text
+-- Returns one row for the messages in back-off with the same class of error and destination, most messages first: when
+-- the last one failed, and its error as an example.
+SELECT coalesce(error_class, '') AS error_class, destination, count(*) AS messages, max(last_failed_at) AS `last`,
+       coalesce({last_begin}error_text{last_by}last_failed_at, message_key{last_end}, '') AS example
 FROM {retries} AS r
-GROUP BY error_class, destination
+GROUP BY r.error_class, r.destination
+ORDER BY messages DESC
 
 -- name: find_cancelled
 -- Returns the cancelled messages, by all commands or one, that no command has restored; or all.

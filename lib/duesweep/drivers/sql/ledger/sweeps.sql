@@ -2,8 +2,11 @@
 -- and `{micros_end}` enclose an instant that becomes microseconds since 1970-01-01 UTC.
 
 -- name: last_sweeps
--- Returns sweeps, the last one first.
-SELECT s.start, s.`end`, s.outcome, s.found, s.dispatched, s.failed, s.exhausted, s.`left`, s.lateness_p95_ms, s.reason
+-- Returns sweeps, the last one first, and how long each took.
+SELECT s.start, CAST({micros_begin}s.`end`{micros_end} - {micros_begin}s.start{micros_end} AS DOUBLE) / 1000000 AS seconds,
+       s.outcome, coalesce(s.found, 0) AS found, coalesce(s.dispatched, 0) AS dispatched,
+       coalesce(s.failed, 0) AS failed, coalesce(s.exhausted, 0) AS exhausted, coalesce(s.`left`, 0) AS `left`,
+       s.lateness_p95_ms, s.reason
 FROM {sweeps} s
 ORDER BY s.start DESC
 LIMIT {most}
