@@ -35,8 +35,6 @@ _MOST_EXAMPLES = 10
 _MOST_NAMED = 1_000
 _PARTS = ("claimed", "skipped", "gone", "eligible_later", "held", "left")
 _CLAIMED = ("dispatched", "failed", "exhausted")
-# The columns of `sweeps` that the rules read.
-SWEEP_NUMBERS = ("found", *_PARTS, *_CLAIMED)
 
 
 class AuditCheck(StrEnum):
@@ -127,39 +125,6 @@ class AuditReport(Result):
     exit_code: ExitCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepFacts:
-    """The ledger's rows of one sweep or command, a row of `count_by_sweep`: the numbers of its row
-    in `sweeps`, of which there are `sweeps`; its tombstones by their outcomes; its rows in
-    `errors`, and of cancelled messages in `changes`.
-    """
-
-    sweep_id: str
-    sweeps: int = 0
-    start: datetime | None = None
-    found: int | None = None
-    claimed: int | None = None
-    skipped: int | None = None
-    gone: int | None = None
-    eligible_later: int | None = None
-    held: int | None = None
-    left: int | None = None
-    dispatched: int | None = None
-    failed: int | None = None
-    exhausted: int | None = None
-    dispatched_rows: int = 0
-    exhausted_rows: int = 0
-    cancelled_rows: int = 0
-    other_rows: int = 0
-    error_rows: int = 0
-    change_rows: int = 0
-
-    @property
-    def tombstones(self) -> int:
-        """All tombstones of a sweep, whatever their outcome."""
-        return self.dispatched_rows + self.exhausted_rows + self.other_rows
-
-
 @dataclass(slots=True)
 class LedgerCount:
     """The ledger's rows of sweeps and commands, and which of these are suspected. `last_start`:
@@ -171,12 +136,13 @@ class LedgerCount:
     last_start: datetime | None = None
     suspects: list[Suspect] = field(default_factory=list)
 
-    def add(self, one: SweepFacts) -> None:
-        self.tombstones += one.tombstones + one.cancelled_rows
-        self.sweeps += one.sweeps
+    def add(self, one: LedgerRow) -> None:
+        """Count a row of `count_by_sweep`."""
+        self.tombstones += _tombstones(one) + one["cancelled_rows"]
+        self.sweeps += one["sweeps"]
         self.suspects += judge_sweep(one)
-        if one.start is not None:
-            self.last_start = max(one.start, self.last_start or one.start)
+        if one["start"] is not None:
+            self.last_start = max(one["start"], self.last_start or one["start"])
 
 
 def audit(endpoint: Endpoint) -> AuditReport:
@@ -336,7 +302,7 @@ class LedgerAccount:
         }
         found = LedgerCount()
         for row in self._ledger.ask("count_by_sweep", tables):
-            found.add(SweepFacts(**row))
+            found.add(row)
         return found
 
     def twice(self) -> Iterator[Suspect]:
@@ -370,17 +336,24 @@ class LedgerAccount:
         return [self._source, *kept, *more]
 
 
-def judge_sweep(one: SweepFacts) -> Iterator[Suspect]:
-    """The differences in the rows of a sweep or command."""
-    if one.cancelled_rows != one.change_rows:
-        has = f"tombstones has {one.cancelled_rows:,} cancelled messages"
-        found = f"{has}, changes {one.change_rows:,}"
-        yield Suspect(AuditCheck.CANCELLED_DIFFERS, one.sweep_id, found)
-    if one.sweeps:
+def judge_sweep(one: LedgerRow) -> Iterator[Suspect]:
+    """The differences in the rows of a sweep or command: a row of `count_by_sweep`."""
+    sweep_id, tombstones = one["sweep_id"], _tombstones(one)
+    if one["cancelled_rows"] != one["change_rows"]:
+        has = f"tombstones has {one['cancelled_rows']:,} cancelled messages"
+        found = f"{has}, changes {one['change_rows']:,}"
+        yield Suspect(AuditCheck.CANCELLED_DIFFERS, sweep_id, found)
+    if one["sweeps"]:
         yield from _judge_numbers(one)
-    elif one.tombstones:
-        found = f"sweeps has no row of it, tombstones has {one.tombstones:,} rows"
-        yield Suspect(AuditCheck.SWEEP_MISSING, one.sweep_id, found)
+    elif tombstones:
+        found = f"sweeps has no row of it, tombstones has {tombstones:,} rows"
+        yield Suspect(AuditCheck.SWEEP_MISSING, sweep_id, found)
+
+
+def _tombstones(one: LedgerRow) -> int:
+    """All tombstones of a sweep, whatever their outcome; a command's are counted apart."""
+    tombstones: int = one["dispatched_rows"] + one["exhausted_rows"] + one["other_rows"]
+    return tombstones
 
 
 def judge_journal(unsettled: Iterable[tuple[str, Any, bool]], last_start: Any) -> Iterator[Suspect]:
@@ -394,39 +367,35 @@ def judge_journal(unsettled: Iterable[tuple[str, Any, bool]], last_start: Any) -
             yield Suspect(AuditCheck.JOURNAL_OLD, sweep_id, found)
 
 
-def _judge_numbers(one: SweepFacts) -> Iterator[Suspect]:
-    sweep_id = one.sweep_id
-    if one.sweeps > 1:
-        yield Suspect(AuditCheck.SWEEP_TWICE, sweep_id, f"sweeps has {one.sweeps} rows of it")
+def _judge_numbers(one: LedgerRow) -> Iterator[Suspect]:
+    sweep_id, errors = one["sweep_id"], one["error_rows"]
+    if one["sweeps"] > 1:
+        yield Suspect(AuditCheck.SWEEP_TWICE, sweep_id, f"sweeps has {one['sweeps']} rows of it")
         return
     wrong = next(_wrong_sums(one), None)
     if wrong is not None:
         yield Suspect(AuditCheck.SWEEP_SUMS, sweep_id, wrong)
         return
-    dispatched, exhausted = one.dispatched or 0, one.exhausted or 0
+    dispatched, exhausted = one["dispatched"] or 0, one["exhausted"] or 0
     told = f"sweeps says {dispatched:,} dispatched and {exhausted:,} exhausted"
-    has = f"tombstones has {one.dispatched_rows:,} and {one.exhausted_rows:,}"
-    if one.other_rows:
-        has += f", and {one.other_rows:,} with other outcomes"
-    missing = dispatched + exhausted - one.tombstones
+    has = f"tombstones has {one['dispatched_rows']:,} and {one['exhausted_rows']:,}"
+    if one["other_rows"]:
+        has += f", and {one['other_rows']:,} with other outcomes"
+    missing = dispatched + exhausted - _tombstones(one)
     if missing:
         check = AuditCheck.TOMBSTONE_MISSING if missing > 0 else AuditCheck.TOMBSTONE_UNEXPECTED
         yield Suspect(check, sweep_id, f"{told}; {has}")
-    elif (one.dispatched_rows, one.exhausted_rows) != (dispatched, exhausted):
+    elif (one["dispatched_rows"], one["exhausted_rows"]) != (dispatched, exhausted):
         yield Suspect(AuditCheck.OUTCOME_DIFFERS, sweep_id, f"{told}; {has}")
-    if one.error_rows != exhausted:
-        is_less = one.error_rows < exhausted
-        check = AuditCheck.ERROR_MISSING if is_less else AuditCheck.ERROR_UNEXPECTED
-        found = f"sweeps says {exhausted:,} exhausted; errors has {one.error_rows:,} rows"
+    if errors != exhausted:
+        check = AuditCheck.ERROR_MISSING if errors < exhausted else AuditCheck.ERROR_UNEXPECTED
+        found = f"sweeps says {exhausted:,} exhausted; errors has {errors:,} rows"
         yield Suspect(check, sweep_id, found)
 
 
-def _wrong_sums(one: SweepFacts) -> Iterator[str]:
+def _wrong_sums(one: LedgerRow) -> Iterator[str]:
     for whole, parts in (("found", _PARTS), ("claimed", _CLAIMED)):
-        told: int | None = getattr(one, whole)
-        values: list[int | None] = [getattr(one, name) for name in parts]
+        told, values = one[whole], [one[name] for name in parts]
         # Rows of older versions lack some.
-        if told is not None and None not in values:
-            total = sum(value or 0 for value in values)
-            if told != total:
-                yield f"{whole} is {told:,}, and {' + '.join(parts)} is {total:,}"
+        if told is not None and None not in values and told != sum(values):
+            yield f"{whole} is {told:,}, and {' + '.join(parts)} is {sum(values):,}"

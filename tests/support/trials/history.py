@@ -5,9 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.operations.audit import SWEEP_NUMBERS, SweepFacts, judge_sweep
+from duesweep.operations.audit import judge_sweep
 from support.trials.messages import Expected, Kind
 from support.trials.world import ERROR_QUEUE, MOVED, OTHER_QUEUES, Copy, World
+
+# The columns of `sweeps` that an audit reads.
+_SWEEP_NUMBERS = (
+    *("found", "claimed", "skipped", "gone", "eligible_later", "held", "left"),
+    *("dispatched", "failed", "exhausted"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +167,14 @@ def _wrong_sweeps(history: History) -> Iterator[str]:
     outcomes = Counter((row.sweep_id, row.outcome) for row in history.ledger["tombstones"])
     errors = Counter(row.sweep_id for row in history.ledger["errors"])
     for sweep_id in {*written, *errors, *(sweep_id for sweep_id, _ in outcomes)}:
-        facts = SweepFacts(
-            sweep_id=sweep_id,
-            sweeps=written[sweep_id],
-            **{name: getattr(rows.get(sweep_id), name, None) for name in SWEEP_NUMBERS},
-            dispatched_rows=outcomes[sweep_id, "dispatched"] + outcomes[sweep_id, "deferred"],
-            exhausted_rows=outcomes[sweep_id, "exhausted"],
-            error_rows=errors[sweep_id],
-        )
-        for suspect in judge_sweep(facts):
+        counted = {
+            "sweep_id": sweep_id,
+            "sweeps": written[sweep_id],
+            **{name: getattr(rows.get(sweep_id), name, None) for name in _SWEEP_NUMBERS},
+            "dispatched_rows": outcomes[sweep_id, "dispatched"] + outcomes[sweep_id, "deferred"],
+            "exhausted_rows": outcomes[sweep_id, "exhausted"],
+            "error_rows": errors[sweep_id],
+            **dict.fromkeys(("cancelled_rows", "other_rows", "change_rows"), 0),
+        }
+        for suspect in judge_sweep(counted):
             yield f"{suspect.check} of sweep {suspect.about}: {suspect.found}"
