@@ -12,7 +12,7 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Engine, Job, SweepContext
-from duesweep.sweep.open_sweep import Reach, Shown
+from duesweep.sweep.open_sweep import Shown
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from support.endpoint import Endpoint
@@ -24,7 +24,6 @@ def run_sweep(
     *,
     stop: Stop | None = None,
     shown: Shown | None = None,
-    reach: Reach | None = None,
     **settings: object,
 ) -> SweepReport:
     """Sweep once, in this process unless an engine is given. Returns the sweep's row of the ledger.
@@ -39,7 +38,7 @@ def run_sweep(
             context = sweep_context(swept)
         case _:
             context = swept.context(**settings)
-    return sweep(engine or InProcessEngine(), context, shown, reach, stop=stop)
+    return sweep(engine or InProcessEngine(), context, shown, stop=stop)
 
 
 def sweep_at_once(context: SweepContext, count: int) -> list[SweepReport]:

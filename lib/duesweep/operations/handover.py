@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import NamedTuple
 
 from duesweep.config.adapters.context import handover_context
@@ -16,7 +17,7 @@ from duesweep.core.account import SweepReport
 from duesweep.core.change import DueSpan
 from duesweep.core.errors import ConfigError, DestinationError, ExitCode, MessageError, Problem
 from duesweep.core.message import Message
-from duesweep.core.policy import Paused, delay_level
+from duesweep.core.policy import LookAhead, Paused, delay_level
 from duesweep.core.result import Result, exit_code_of
 from duesweep.core.world import StoreClock, micros
 from duesweep.operations.endpoint import Endpoint
@@ -24,7 +25,6 @@ from duesweep.operations.messages import open_look
 from duesweep.operations.opening import opened_engine
 from duesweep.operations.run import Run, ended_run
 from duesweep.queues.base import QueueSession
-from duesweep.stores.due import Horizon
 from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.open_sweep import Shown
 from duesweep.sweep.rounds import Rounds
@@ -143,15 +143,12 @@ def hand_over(
     Raises `ConfigError` if no queue can hold messages until they are due, and the errors of `sweep`
     raises.
     """
-    longest = timedelta(seconds=longest_delay(context))
-
-    def reach(horizon: Horizon) -> Horizon:
-        cut = horizon.cut_off(cutoff) if cutoff else horizon
-        return cut.looking_ahead(longest)
-
+    # As if it began at once: it takes all messages that the queues can hold.
+    look_ahead = LookAhead(longest_delay(context), started=inf)
+    context = replace(context, look_ahead=look_ahead, cutoff=cutoff)
     # Another round would plan without the cutoff, and `--abort` would find none at its rest.
     single = Rounds(context.breaker, context.world.clock, is_single=True)
-    report = sweep(engine, context, shown, reach, stop=stop, rounds=single)
+    report = sweep(engine, context, shown, stop=stop, rounds=single)
     with context.store.open_driver() as session:
         since = session.due.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(report, session.due.count_stored(since), engine.without_spark)

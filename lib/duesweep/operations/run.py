@@ -220,7 +220,6 @@ def sweep_seen(
                 engine,
                 context,
                 shown,
-                look.reach(context),
                 stop=stop,
                 planned=look.planned,
                 rounds=rounds,
@@ -335,7 +334,7 @@ def _due(turn: _Turn) -> int:
     context = turn.endpoint.context
     try:
         with context.store.open_driver() as session:
-            return session.due.count_pending(turn.look.reach(context)(session.due.horizon()))
+            return session.due.count_pending(context.reach(session.due.horizon()))
     except DuesweepError:
         # Its own sweep tells.
         return 0

@@ -5,7 +5,7 @@ engine; spans, which say how long steps took.
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duesweep.core.account import BreakerReport, SliceEnd, SweepReport, SweepTally
@@ -75,9 +75,10 @@ class Tracing:
 @dataclass(frozen=True, slots=True)
 class SweepContext:
     """`slices` 0 means one for each core. Fewer due messages than `spark_from` need no Spark; 0:
-    always Spark; None: never. `own_name` is the endpoint's name, for patterns of destinations.
-    `objective_seconds` is how late a message may be; None: there is no objective. `repeats`: a
-    watcher sweeps, again and again, so due messages must not wait for the ledger.
+    always Spark; None: never. Messages due before `cutoff` are left; None: no message is.
+    `own_name` is the endpoint's name, for patterns of destinations. `objective_seconds` is how late
+    a message may be; None: there is no objective. `repeats`: a watcher sweeps, again and again, so
+    due messages must not wait for the ledger.
     """
 
     store: Store
@@ -89,6 +90,7 @@ class SweepContext:
     slices: int = 0
     spark_from: int | None = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
+    cutoff: datetime | None = None
     breaker: BreakerTimes = field(default_factory=BreakerTimes)
     rate_limits: RateLimits = field(default_factory=RateLimits)
     own_name: str = ""
@@ -113,7 +115,8 @@ class SweepContext:
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""
         ahead = self.look_ahead.seconds(self.world.clock.now().timestamp())
-        return horizon.looking_ahead(timedelta(seconds=ahead))
+        found = horizon.looking_ahead(timedelta(seconds=ahead))
+        return found if self.cutoff is None else found.cut_off(self.cutoff)
 
     def open_ledger(self, spark: "SparkSession | None" = None) -> "Ledger":
         """The ledger; Spark's writer needs the session."""

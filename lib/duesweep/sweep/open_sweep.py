@@ -30,7 +30,6 @@ _LEAST_OPEN, _MOST_OPEN = 0.5, 1.5
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
 
 Shown = Callable[[SweepRun, int], AbstractContextManager[object]]
-Reach = Callable[[Horizon], Horizon]
 
 
 @dataclass(slots=True)
@@ -46,7 +45,6 @@ class Sweeping:
     context: SweepContext
     stop: Stop
     shown: Shown | None
-    reach: Reach
     rounds: Rounds
     settler: Settler | None = None
     planned: Planned | None = None
@@ -208,7 +206,7 @@ class OpenSweep:
                 if stop.is_wanted or now >= (low_water.tries_at or ends_at):
                     break
                 with stop.waits.waiting(STORE, STORE_IS_SILENT):
-                    horizon = self._sweeping.reach(due.horizon())
+                    horizon = self._context.reach(due.horizon())
                     # A plan takes several times as long as this look.
                     work = low_water.find_work(due, horizon)
                     if work is not None and not work.only_settles:

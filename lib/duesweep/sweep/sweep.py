@@ -44,7 +44,7 @@ from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.sweep.job import CutShort, Engine, Planned, SweepContext, attributes_of
-from duesweep.sweep.open_sweep import OpenSweep, Reach, Shown, Sweeping
+from duesweep.sweep.open_sweep import OpenSweep, Shown, Sweeping
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
@@ -68,7 +68,6 @@ def sweep(
     engine: Engine,
     context: SweepContext,
     shown: Shown | None = None,
-    reach: Reach | None = None,
     *,
     stop: Stop | None = None,
     planned: Planned | None = None,
@@ -79,9 +78,8 @@ def sweep(
     could not be written. More than `MOST_IN_A_SWEEP` messages take several sweeps, each with a row
     of its own. Then the report has their sums, and the limits count for all of them together.
 
-    `shown` is entered around dispatch with the open sweep and how many messages it found. `reach`
-    turns the server's time into the sweep's horizon, by default `context.reach`. `planned`: a plan
-    that was made just before, in the same way. `rounds` are a watcher's, of which this is one; its
+    `shown` is entered around dispatch with the open sweep and how many messages it found. `planned`
+    is a plan that was made just before. `rounds` are a watcher's, of which this is one; its
     `settler` writes the ledger, and the report says why earlier sweeps are not in it. `stop` ends
     it early: before the plan, else after the current batches. Raises the `DuesweepError`s of its
     parts; in every case the journal has all batches.
@@ -89,8 +87,8 @@ def sweep(
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
         rounds = rounds or Rounds(context.breaker, context.world.clock, context.batch_size.rows)
-        reach, stop = reach or context.reach, stop or Stop()
-        sweeping = Sweeping(engine, context, stop, shown, reach, rounds, settler, planned)
+        stop = stop or Stop()
+        sweeping = Sweeping(engine, context, stop, shown, rounds, settler, planned)
         if planned is not None:
             sweeping.take(planned.horizon, planned.slices)
         report = _sweep_all(sweeping)
@@ -159,7 +157,7 @@ def _sweep(sweeping: Sweeping) -> SweepReport | None:
         ledger_error = _settle_before(sweeping, session, ledger)
         horizon = backlog.horizon
         if horizon is None:
-            horizon = sweeping.reach(session.due.horizon())
+            horizon = context.reach(session.due.horizon())
             refuse_missing_queues(context, session.due, horizon)
             if ledger_error is not None and not session.due.count_pending(horizon, most=1):
                 # Otherwise each run would add an empty sweep that has to be settled.
