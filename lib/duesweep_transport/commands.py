@@ -26,16 +26,13 @@ from duesweep.core.errors import (
     ExitCode,
     MessageError,
 )
-from duesweep.core.message import (
-    OutgoingMessage,
-    ReceivedMessage,
-)
 from duesweep.core.times import parse_duration
 from duesweep.drivers.servers import SERVERS
 from duesweep.report.document import plain
 from duesweep.report.tables import print_blocks
 from duesweep.report.text import Line, Note
 from duesweep_transport import views
+from duesweep_transport.values import OutgoingMessage, ReceivedMessage
 
 if TYPE_CHECKING:
     from duesweep_transport.tables import Transport, TransportSession

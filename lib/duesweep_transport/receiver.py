@@ -20,8 +20,9 @@ from duesweep.core.headers import (
     remove_forward_destination,
     write_json,
 )
-from duesweep.core.message import ReceivedMessage, fault_headers
+from duesweep.core.message import fault_headers
 from duesweep_transport.tables import Transport, TransportSession
+from duesweep_transport.values import ReceivedMessage
 
 # Messages that it sends on the session are sent in the transaction of the received message.
 Handle = Callable[[ReceivedMessage, TransportSession], None]

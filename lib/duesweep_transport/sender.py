@@ -12,8 +12,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 
 from duesweep.core.errors import ConfigError, DestinationError, MessageError, QueueError
-from duesweep.core.message import MESSAGE_ID, TIME_TO_BE_RECEIVED, Message, OutgoingMessage
-from duesweep.core.times import write_time_span
+from duesweep.core.message import MESSAGE_ID, TIME_TO_BE_RECEIVED, Message
 from duesweep.core.world import StoreClock, World
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.base import Destination
@@ -21,6 +20,7 @@ from duesweep.queues.rabbitmq.link import Link, service_error
 from duesweep.queues.rabbitmq.session import LadderMissingError, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import LONGEST_DELAY_SECONDS, Style
 from duesweep.queues.rabbitmq.wire import Punctuality
+from duesweep_transport.values import OutgoingMessage, write_time_span
 
 _SECOND = timedelta(seconds=1)
 _SECOND_US = 1_000_000

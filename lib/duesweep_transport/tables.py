@@ -13,13 +13,12 @@ from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.core.finding import Check, Finding, refuse
 from duesweep.core.headers import set_forward_destination, write_json
-from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.core.times import Parts, split_duration
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE
 from duesweep.stores.dialect import Dialect, Location, WantedTable
+from duesweep_transport.values import OutgoingMessage, Parts, ReceivedMessage, split_duration
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100

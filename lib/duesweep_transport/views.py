@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from duesweep.core.message import ReceivedMessage
 from duesweep.report.text import Block, Line
+from duesweep_transport.values import ReceivedMessage
 
 if TYPE_CHECKING:
     from duesweep_transport.migration import LevelReport, MigrationReport

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.queues.base import Destination
 from duesweep_testing.builders import BODY
 from duesweep_transport import configured
 from duesweep_transport.tables import QueueTable
+from duesweep_transport.values import OutgoingMessage, ReceivedMessage
 from support.endpoint import Endpoint
 
 HAS_SERVER = bool(os.environ.get("DUESWEEP_TEST_SQLSERVER"))

@@ -184,37 +184,6 @@ def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:
     )
 
 
-def _without_claimed(seen: Account, planned: int, claimed: int) -> Account:
-    """The account of a run without messages that it saw as gone because they had been claimed: by
-    another run, or by a batch of its own whose COMMIT was not answered. It saw failed ones as
-    not eligible, and those whose COMMIT was under way as locked.
-    """
-    twice = max(0, claimed - seen.claimed - max(0, planned - seen.given))
-    counts = {}
-    for name in ("gone", "later", "skipped"):
-        counted = getattr(seen, name)
-        counts[name] = max(0, counted - twice)
-        twice -= counted - counts[name]
-    return replace(seen, **counts)
-
-
-def _close(given: int, claimed: int, seen: Account) -> Account:
-    """Close an account: messages count as skipped, gone, later, held or left only if no run claimed
-    them.
-
-    Two runs of one task can see the same message: one sees it as gone or locked, the other claims
-    it. Then the claim counts.
-    """
-    given = max(given, claimed)
-    rest = given - claimed
-    later = min(seen.later, rest)
-    skipped = min(seen.skipped, rest - later)
-    held = min(seen.held, rest - later - skipped)
-    gone = min(seen.gone, rest - later - skipped - held)
-    left = min(seen.left, rest - later - skipped - gone - held)
-    return Account(given, claimed, skipped, gone, later, held, left)
-
-
 def add_careful(found: Iterable[CarefulBatches]) -> tuple[CarefulBatches, ...]:
     """The batches of several slices, by the commonest reasons."""
     counts: Counter[str] = Counter()

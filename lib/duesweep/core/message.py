@@ -1,5 +1,5 @@
 """A delayed message as a claim returns it, its outcome in a batch, on which stores act, its error
-message, and messages as the transports' own operations send and receive them.
+message.
 
 Names, order and formats of the headers that a message gets on its way to the error queue are as
 in `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of NServiceBus, as seen in the
@@ -7,24 +7,19 @@ transport's error queue. ServicePulse reads them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
-from uuid import UUID
 
 from duesweep.core.errors import (
-    ConfigError,
     MessageError,
-    UnreadableHeadersError,
     format_stack,
     make_storable,
     shorten,
     type_name,
 )
-from duesweep.core.headers import FORWARD_DESTINATION, Headers, read_json, write_json
-from duesweep.core.times import check_duration, read_time_span
+from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
 
 # Of a destination, as it was written; None: the endpoint's own queue.
 Address = str | None
@@ -260,89 +255,3 @@ def wire_time(moment: datetime) -> str:
 
 
 TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingMessage:
-    """A message to send: at once, or after `delay` through the delayed table (on RabbitMQ, through
-    the delay ladder). A message that is not received within `time_to_be_received` expires; None:
-    never.
-
-    Raises `ConfigError` for both a delay and a time to be received, as the transports do, and for
-    times that are negative or too long.
-    """
-
-    headers: Headers
-    body: bytes | None
-    time_to_be_received: timedelta | None = None
-    delay: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if self.delay is not None and self.time_to_be_received is not None:
-            raise ConfigError(
-                "A message cannot have both a delay and a time to be received: the transports "
-                "refuse that",
-                advice="leave one of the two out",
-            )
-        if self.delay is not None:
-            check_duration(self.delay)
-        if self.time_to_be_received is not None:
-            check_duration(self.time_to_be_received)
-            if self.time_to_be_received < timedelta(milliseconds=1):
-                raise ConfigError(
-                    "A message with a time to be received below 1 ms would expire before its "
-                    "receiver could read it",
-                    advice="give a longer time, or leave it out",
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedMessage:
-    """A row that was received. `headers` are parsed; if they cannot be read, they are the reason.
-    `headers_text` is the stored text.
-    """
-
-    id: UUID
-    headers: Headers | MessageError
-    headers_text: str
-    body: bytes | None
-
-    @classmethod
-    def read(
-        cls,
-        message_id: UUID,
-        headers_text: str,
-        body: bytes | None,
-        columns: Mapping[str, str | None] | None = None,
-    ) -> "ReceivedMessage":
-        """The message of a row. As in the transports, empty text means no headers, not a fault.
-        `columns` are headers that the row has as columns: they add missing headers.
-        """
-        headers: Headers | MessageError
-        try:
-            headers = read_json(headers_text) if headers_text else {}
-        except UnreadableHeadersError as error:
-            headers = error
-        else:
-            # At the end.
-            filled = {name: value for name, value in (columns or {}).items() if value}
-            lacking = {name: filled[name] for name in filled if headers.get(name) is None}
-            headers = {**headers, **lacking}
-        return cls(message_id, headers, headers_text, body)
-
-    @property
-    def is_poison(self) -> bool:
-        return isinstance(self.headers, MessageError)
-
-    @property
-    def forward_destination(self) -> str | None:
-        """The next destination of a delayed message; None: without one."""
-        return self._header(FORWARD_DESTINATION)
-
-    @property
-    def time_to_be_received(self) -> timedelta | None:
-        """The time to be received in the sender's header; None without one."""
-        return read_time_span(self._header(TIME_TO_BE_RECEIVED))
-
-    def _header(self, name: str) -> str | None:
-        return None if isinstance(self.headers, MessageError) else self.headers.get(name)

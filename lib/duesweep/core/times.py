@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from duesweep.core.errors import ConfigError
 
@@ -19,18 +18,7 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>\d{1,9})s)?(?:(?P<milliseconds>\d{1,9})ms)?",
     re.ASCII,
 )
-_MILLISECOND = timedelta(milliseconds=1)
 _TIME_SPAN = re.compile(r"(?:(\d{1,8})\.)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,7}))?", re.ASCII)
-
-
-class Parts(NamedTuple):
-    """A duration in whole numbers, each less than one of the next larger unit."""
-
-    days: int
-    hours: int
-    minutes: int
-    seconds: int
-    milliseconds: int
 
 
 def parse_duration(text: str) -> timedelta:
@@ -69,25 +57,6 @@ def check_duration(duration: timedelta) -> timedelta:
             advice=f"give one from 0 to {LONGEST_DURATION.days} days",
         )
     return duration
-
-
-def split_duration(duration: timedelta) -> Parts:
-    """`duration` in days, hours, minutes, seconds and milliseconds; the rest is cut off."""
-    milliseconds = duration // _MILLISECOND
-    seconds, milliseconds = divmod(milliseconds, 1_000)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return Parts(days, hours, minutes, seconds, milliseconds)
-
-
-def write_time_span(duration: timedelta) -> str:
-    """`duration` as .NET writes it into a header, `[d.]hh:mm:ss[.fffffff]`; not negative."""
-    minutes, seconds = divmod(duration.seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days = f"{duration.days}." if duration.days else ""
-    ticks = f".{duration.microseconds:06}0" if duration.microseconds else ""
-    return f"{days}{hours:02}:{minutes:02}:{seconds:02}{ticks}"
 
 
 def read_time_span(text: str | None) -> timedelta | None:

@@ -17,13 +17,14 @@ from duesweep.core.errors import (
     UnreadableHeadersError,
 )
 from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
-from duesweep.core.message import MESSAGE_ID, OutgoingMessage
+from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep_testing.builders import DelayedRow
 from duesweep_transport.sender import open_sender
+from duesweep_transport.values import OutgoingMessage
 from support.bad_input import corpus
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import in_ladder

@@ -14,10 +14,10 @@ from duesweep.core.errors import (
     QueueNotFoundError,
     UnreadableAddressError,
 )
-from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.drivers.statements import statement
 from duesweep_testing.builders import BODY
 from duesweep_transport.tables import TransportSession
+from duesweep_transport.values import OutgoingMessage, ReceivedMessage
 from support.endpoint import Endpoint
 from support.transport import (
     BILLING,

@@ -13,9 +13,10 @@ from structlog.testing import capture_logs
 
 from duesweep.core.errors import QueueNotFoundError, StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
-from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE, OutgoingMessage, ReceivedMessage
+from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE
 from duesweep_transport.receiver import Handle, Receiver, ReceiverOptions
 from duesweep_transport.tables import QueueTable, TransportSession
+from duesweep_transport.values import OutgoingMessage, ReceivedMessage
 from support.transport import (
     BILLING,
     Subject,

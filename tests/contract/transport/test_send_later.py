@@ -8,10 +8,10 @@ import pytest
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.core.message import OutgoingMessage
 from duesweep_testing.builders import BODY, ENDPOINT
 from duesweep_transport.configured import transport_of
 from duesweep_transport.tables import TransportSession
+from duesweep_transport.values import OutgoingMessage
 from support.endpoint import Endpoint
 from support.transport import BILLING, Subject, fill, message, receive_all
 

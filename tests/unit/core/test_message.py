@@ -24,8 +24,6 @@ from duesweep.core.message import (
     FAILED_QUEUE,
     MESSAGE_ID,
     Message,
-    OutgoingMessage,
-    ReceivedMessage,
     fault_headers,
     first_type,
 )
@@ -38,6 +36,7 @@ from duesweep_testing.builders import (
     headers_text,
     message,
 )
+from duesweep_transport.values import OutgoingMessage, ReceivedMessage
 from support import recordings
 
 SECOND = timedelta(seconds=1)

@@ -16,10 +16,9 @@ from duesweep.core.times import (
     parse_duration,
     parse_moment,
     read_time_span,
-    split_duration,
-    write_time_span,
 )
 from duesweep.core.world import NO_PATIENCE, Patience
+from duesweep_transport.values import split_duration, write_time_span
 
 _NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 _HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)

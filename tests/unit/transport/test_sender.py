@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.message import MESSAGE_ID, TIME_TO_BE_RECEIVED, OutgoingMessage
+from duesweep.core.message import MESSAGE_ID, TIME_TO_BE_RECEIVED
 from duesweep.core.world import World
 from duesweep_transport.sender import prepare
+from duesweep_transport.values import OutgoingMessage
 
 
 @pytest.mark.parametrize(
