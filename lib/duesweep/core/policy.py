@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeVar
 
 from duesweep.core.errors import MessageError
@@ -217,8 +218,13 @@ class RateLimits:
 
     def of(self, address: Address) -> RateLimit | None:
         """The limit of a destination; None: it has none."""
-        name = self.own_name if address is None else address
-        return next((each for each in self.limits if fits_destination(name, each.pattern)), None)
+        return _limit_of(self.limits, self.own_name if address is None else address)
+
+
+# Each batch asks for each of its destinations.
+@lru_cache(maxsize=10_000)
+def _limit_of(limits: tuple[RateLimit, ...], name: str) -> RateLimit | None:
+    return next((each for each in limits if fits_destination(name, each.pattern)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,6 @@ class Destinations:
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = clock.seconds() + tries_in
         self._rate_limits = rate_limits
-        self._has_limit: dict[Address, bool] = {}
         # A destination that gets messages now although it has a limit.
         self.has_turn: Collection[Address] = ()
         self._waiting: dict[Address, list[LeftMessage]] = {}
@@ -207,11 +206,7 @@ class Destinations:
 
     def has_limit(self, address: Address) -> bool:
         """Whether its messages may only go when their turn comes."""
-        if not self._rate_limits.limits:
-            return False
-        if address not in self._has_limit:
-            self._has_limit[address] = self._rate_limits.of(address) is not None
-        return self._has_limit[address]
+        return bool(self._rate_limits.limits) and self._rate_limits.of(address) is not None
 
     def room(self, address: Address) -> int | None:
         """How many messages of a batch a destination may get: none, one to try it; None: all."""

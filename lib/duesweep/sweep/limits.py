@@ -64,7 +64,6 @@ class Reservations:
     def __init__(self, limits: RateLimits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
-        self._known: dict[Address, RateLimit | None] = {}
         self._by_limit: dict[RateLimit, Reservation] = {}
         # The limits whose last reservation was not used, because its time was over.
         self._dropped: set[RateLimit] = set()
@@ -76,7 +75,7 @@ class Reservations:
         at the store, and returns after how many seconds they may go.
         """
         for address, count in waiting.items():
-            limit = self._of(address)
+            limit = self._limits.of(address)
             if limit is None or limit in self._by_limit:
                 continue
             messages = min(count, limit.at_once)
@@ -109,11 +108,6 @@ class Reservations:
         """After how many seconds the next reservation may be used; infinite: none may."""
         at = min((each.at for each in self._by_limit.values()), default=_NEVER)
         return max(0.0, at - self._clock.seconds())
-
-    def _of(self, address: Address) -> RateLimit | None:
-        if address not in self._known:
-            self._known[address] = self._limits.of(address)
-        return self._known[address]
 
 
 class Limited:
