@@ -34,7 +34,7 @@ from duesweep.report.metrics import Metrics, exposed_text
 
 _MOST_CONNECTIONS = 16
 # For a whole request and its answer.
-_REQUEST_SECONDS = 5.0
+REQUEST_SECONDS = 5.0
 # A client waits this long for a new report, and at most this many do.
 _REPORT_SECONDS = 4.0
 _MOST_WAITING = 8
@@ -155,16 +155,14 @@ class FreshPage:
 
 
 @contextmanager
-def serving(
-    host: str, port: int, pages: Pages, *, request_seconds: float = _REQUEST_SECONDS
-) -> Iterator[int]:
-    """Serve pages within the block, in a thread; yields the port, which is a free one for 0. Each
-    request and its answer have `request_seconds`. Raises `ConfigError` if the port cannot be had.
+def serving(host: str, port: int, pages: Pages) -> Iterator[int]:
+    """Serve pages within the block, in a thread; yields the port, which is a free one for 0. Raises
+    `ConfigError` if the port cannot be had.
     """
-    own = {"pages": pages, "own_names": _own_names(host), "timeout": request_seconds}
+    own = {"pages": pages, "own_names": _own_names(host), "timeout": REQUEST_SECONDS}
     handler = type("_Handler", (_Handler,), own)
     try:
-        server = _Server((host, port), handler, request_seconds)
+        server = _Server((host, port), handler)
     except OSError as error:
         in_use = error.errno == EADDRINUSE
         raise ConfigError(
@@ -197,10 +195,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     daemon_threads = True
 
-    def __init__(
-        self, address: tuple[str, int], handler: type["_Handler"], request_seconds: float
-    ) -> None:
-        self._request_seconds = request_seconds
+    def __init__(self, address: tuple[str, int], handler: type["_Handler"]) -> None:
         self._guard = threading.Lock()
         # With the times of their ends, the oldest first.
         self._held: dict[socket.socket, float] = {}
@@ -219,7 +214,7 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         self._keep(_MOST_CONNECTIONS - 1)
         with self._guard:
-            self._held[request] = time.monotonic() + self._request_seconds
+            self._held[request] = time.monotonic() + REQUEST_SECONDS
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:

@@ -44,8 +44,11 @@ def test_probe_is_answered_beside_300_slow_clients() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /live", b"GET /live HTTP/1.1\r\nHost: "])
-def test_request_ends_as_a_whole_within_seconds(sent: bytes) -> None:
-    with serving("127.0.0.1", 0, LIVE, request_seconds=1.0) as port:
+def test_request_ends_as_a_whole_within_seconds(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "REQUEST_SECONDS", 1.0)
+    with serving("127.0.0.1", 0, LIVE) as port:
         began = time.monotonic()
         with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
             client.sendall(sent)
