@@ -1,13 +1,13 @@
 """`duesweep watch`: sweeps as messages come due, until a signal ends it."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep.cli.port import Pages, pages_of, serving
+from duesweep.cli.port import pages_of, serving
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core import logs
 from duesweep.core.errors import make_printable, worst
@@ -59,7 +59,11 @@ def _watch(endpoints: Sequence[Endpoint], stop: Stop, options: WatchOptions) -> 
         for each in watched:
             each.log.look()
 
-    with _port(options, pages_of(endpoints, healths, [each.metrics for each in watched])):
+    pages = pages_of(endpoints, healths, [each.metrics for each in watched])
+    no_port = nullcontext(None)
+    with no_port if options.port is None else serving(options.host, options.port, pages) as port:
+        if port is not None:
+            logs.info("listening", host=options.host, port=port)
         sources = [each.source for each in endpoints]
         logs.info("watching", sources=sources, max_wait_seconds=options.max_wait)
         try:
@@ -106,13 +110,3 @@ def _run(watched: _Watched, options: WatchOptions, shared: Sequence[Observer]) -
     finally:
         watched.health.end()
         ticker.close()
-
-
-@contextmanager
-def _port(options: WatchOptions, pages: Pages) -> Iterator[None]:
-    if options.port is None:
-        yield
-        return
-    with serving(options.host, options.port, pages) as port:
-        logs.info("listening", host=options.host, port=port)
-        yield

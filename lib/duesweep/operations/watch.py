@@ -7,6 +7,7 @@ endpoint.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -333,7 +334,8 @@ class Log:
         self._told: dict[str, Wait] = {}
         self._error: str | None = None
         self._since = time.monotonic()
-        self._clear()
+        self._moved: Counter[str] = Counter()
+        self._latest_ms: int | None = None
 
     def __call__(self, run: Run) -> None:
         """Count moved messages; report an error once for as long as it stays the same, and that it
@@ -361,29 +363,24 @@ class Log:
     def close(self) -> None:
         """Log the messages moved since the last time, if any."""
         took, self._since = time.monotonic() - self._since, time.monotonic()
-        if not self._sweeps:
+        if not self._moved:
             return
         logs.info(
             "swept",
             source=self._source,
-            sweeps=self._sweeps,
-            dispatched=self._dispatched,
-            failed=self._failed,
-            exhausted=self._exhausted,
+            **self._moved,
             lateness_max_ms=self._latest_ms,
             seconds=round(took, 1),
         )
-        self._clear()
-
-    def _clear(self) -> None:
-        self._sweeps = self._dispatched = self._failed = self._exhausted = 0
-        self._latest_ms: int | None = None
+        self._moved, self._latest_ms = Counter(), None
 
     def _count(self, report: SweepReport) -> None:
-        self._sweeps += 1
-        self._dispatched += report.dispatched
-        self._failed += report.failed
-        self._exhausted += report.exhausted
+        self._moved.update(
+            sweeps=1,
+            dispatched=report.dispatched,
+            failed=report.failed,
+            exhausted=report.exhausted,
+        )
         known = [ms for ms in (self._latest_ms, report.lateness_max_ms) if ms is not None]
         self._latest_ms = max(known, default=None)
 
