@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from math import inf
 from typing import NamedTuple
 
@@ -24,7 +25,6 @@ from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import opened_engine
 from duesweep.operations.run import Run, ended_run
-from duesweep.queues.base import QueueSession
 from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.open_sweep import Shown
 from duesweep.sweep.rounds import Rounds
@@ -213,38 +213,29 @@ def count_destinations(context: SweepContext, cutoff: datetime | None = None) ->
         session.check()
         now = session.due.horizon().server_time
         paused = Paused([pause.pattern for pause in session.due.pauses()], context.own_name)
-        lookup = _DestinationLookup(queue, StoreClock(micros(now), context.world.clock))
+        clock = StoreClock(micros(now), context.world.clock)
+
+        @cache
+        def longest(address: str | None) -> int | str:
+            try:
+                return queue.longest_delay(queue.resolve(address))
+            except (DestinationError, MessageError) as error:
+                return str(error)
+
+        def place(message: Message) -> Place:
+            if isinstance(message.headers, MessageError):
+                return Place(None, problem=str(message.headers))
+            address, seconds = message.destination, clock.seconds_until(message)
+            known = longest(address)
+            if isinstance(known, str):
+                return Place(address, problem=known)
+            if seconds > known:
+                return Place(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
+            return Place(address, delay_level(seconds) if seconds else None)
+
         with session.people.look(DueSpan(cutoff, now + _ALL)) as pages:
             for page in pages:
                 tried = (one for one in page if (one.next_attempt_at or now) <= now)
                 _, free = paused.separate([one.message for one in tried])
-                found.update(map(lookup.place, free))
+                found.update(map(place, free))
     return found
-
-
-class _DestinationLookup:
-    """Says where a message would go; asks a queue once for each destination."""
-
-    def __init__(self, queue: QueueSession, clock: StoreClock) -> None:
-        self._queue, self._clock = queue, clock
-        self._known: dict[str | None, int | str] = {}
-
-    def place(self, message: Message) -> Place:
-        """The destination of the message now."""
-        if isinstance(message.headers, MessageError):
-            return Place(None, problem=str(message.headers))
-        address = message.destination
-        if address not in self._known:
-            try:
-                self._known[address] = self._queue.longest_delay(self._queue.resolve(address))
-            except (DestinationError, MessageError) as error:
-                self._known[address] = str(error)
-        known = self._known[address]
-        seconds = self._clock.seconds_until(message)
-        if isinstance(known, str):
-            return Place(address, problem=known)
-        if not seconds:
-            return Place(address)
-        if seconds > known:
-            return Place(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
-        return Place(address, delay_level(seconds))

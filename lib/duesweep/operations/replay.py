@@ -237,12 +237,12 @@ class Replay:
             change = Change(ChangeKind.REPLAYED, message, of=error.sweep_id)
             reason = nowhere.get(self._destination(row))
             if isinstance(message.headers, MessageError):
-                yield Returning(change, str(message.headers))
+                yield change, str(message.headers)
             elif reason is not None:
-                yield Returning(change, reason)
+                yield change, reason
             else:
-                new = NewMessage(message.destination, message.headers, message.body, due, text)
-                yield Returning(change, new)
+                headers, body = message.headers, message.body
+                yield change, NewMessage(message.destination, headers, body, due, text)
 
 
 @retry_lost_transactions

@@ -38,32 +38,30 @@ _STORED = (
 _TIMELESS = "it had no Due; set one with --to"
 
 
-class Returning(NamedTuple):
-    """A message that goes back into the store, and its change; or why it cannot."""
-
-    change: Change
-    new: NewMessage | str
-
-    @property
-    def size(self) -> int:
-        return len(self.change.message.headers_text) + len(self.change.message.body or b"")
-
-    def refused(self, reason: str) -> Failure:
-        return Failure(self.change.message.key, self.change.of or "", reason)
+# A message that goes back into the store, and its change; or why it cannot.
+Returning = tuple[Change, NewMessage | str]
 
 
 def put_back(
     session: OperatorTask, run: SweepRun, batch_size: BatchSize, messages: Iterable[Returning]
 ) -> Iterator[Tally]:
     """Store a stream of messages in batches, except ones that cannot be stored."""
-    for batch in batch_size.pack(messages, lambda one: one.size):
-        known = [(one, one.new) for one in batch if isinstance(one.new, NewMessage)]
-        unknown = [one.refused(one.new) for one in batch if isinstance(one.new, str)]
+    for batch in batch_size.pack(messages, lambda one: _size(one[0].message)):
+        known = [(change, new) for change, new in batch if isinstance(new, NewMessage)]
+        unknown = [_failure(change, why) for change, why in batch if isinstance(why, str)]
         yield _put_back(session, run, known) + Tally.refusing(unknown)
 
 
+def _size(message: Message) -> int:
+    return len(message.headers_text) + len(message.body or b"")
+
+
+def _failure(change: Change, reason: str) -> Failure:
+    return Failure(change.message.key, change.of or "", reason)
+
+
 def _put_back(
-    session: OperatorTask, run: SweepRun, batch: Sequence[tuple[Returning, NewMessage]]
+    session: OperatorTask, run: SweepRun, batch: Sequence[tuple[Change, NewMessage]]
 ) -> Tally:
     """All go in one transaction. If a row is refused, so do their halves, each in its own: SQL
     Server ends the whole transaction for some errors of a row.
@@ -71,10 +69,10 @@ def _put_back(
     if not batch:
         return Tally()
     try:
-        _put_back_all(session, run, [(one.change, new) for one, new in batch])
+        _put_back_all(session, run, batch)
     except MessageError as error:
         if len(batch) == 1:
-            return Tally.refusing([batch[0][0].refused(str(error))])
+            return Tally.refusing([_failure(batch[0][0], str(error))])
         half = len(batch) // 2
         return _put_back(session, run, batch[:half]) + _put_back(session, run, batch[half:])
     return Tally(changed=len(batch))
@@ -234,7 +232,7 @@ def _taken(
         if _cancelled_id(row) in todo:
             todo.remove(_cancelled_id(row))
             due = row[_DUE_BEFORE] if due_us is None else due_us
-            yield Returning(_restored(row), _TIMELESS if due is None else _as_it_was(row, due))
+            yield _restored(row), _TIMELESS if due is None else _as_it_was(row, due)
 
 
 def _restored(row: LedgerRow) -> Change:

@@ -395,8 +395,7 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
     sweeps: Asked = {"sweeps": [of_source, Between("start", since)]}
     last = ledger.ask("last_sweeps", sweeps, most=_SHOWN_SWEEPS)
     (sums,) = ledger.ask("sum_sweeps", sweeps, most=_MOST_MESSAGES)
-    steps = TimeSteps(sums["first_start"] or since, now)
-    rate, backlog = steps.read(ledger, sweeps)
+    rate, backlog = read_steps(ledger, sweeps, sums["first_start"] or since, now)
     lateness = _lateness(ledger, of_source, sums, objective)
     failing = ledger.ask("count_failing", {"retries": [of_source]})
     exhausted: Asked = {**sweeps, "errors": [of_source]}
@@ -438,32 +437,28 @@ def lateness_steps(messages: Mapping[int, int]) -> Sequence[Step]:
     return [Step(label, messages.get(step, 0)) for step, label in enumerate(_LATENESS, start=1)]
 
 
-class TimeSteps:
-    """The time from `since` to `now` in up to 60 steps. The first begins at a full hour, or, where
-    steps are longer than an hour, as if one had begun at midnight.
+def read_steps(
+    ledger: Ledger, sweeps: Asked, since: datetime, now: datetime
+) -> tuple[Sequence[Step], Sequence[Step]]:
+    """The time from `since` to `now` in up to 60 steps: how many messages were dispatched in each,
+    by when their sweep began, and the most that a sweep of it found due. The first step begins at a
+    full hour, or, where steps are longer than an hour, as if one had begun at midnight.
     """
+    for step in _STEPS:
+        whole = max(step, _HOUR)
+        start = _BEGINNING + (since - _BEGINNING) // whole * whole
+        count = (now - start) // step + 1
+        if count <= _MOST_BARS:
+            break
+    spans = {"first": micros(start), "length": step // timedelta(microseconds=1)}
+    found = {row["step"]: row for row in ledger.ask("sum_by_step", sweeps, **spans)}
+    starts = [start + number * step for number in range(count)]
 
-    def __init__(self, since: datetime, now: datetime) -> None:
-        for self._each in _STEPS:
-            whole = max(self._each, _HOUR)
-            self._start = _BEGINNING + (since - _BEGINNING) // whole * whole
-            self._count = (now - self._start) // self._each + 1
-            if self._count <= _MOST_BARS:
-                break
+    def steps(number: str) -> Sequence[Step]:
+        rows = (found.get(micros(each), {}) for each in starts)
+        return [
+            Step(f"{each:%d %b %H:%M}", row.get(number) or 0)
+            for each, row in zip(starts, rows, strict=True)
+        ]
 
-    def read(self, ledger: Ledger, sweeps: Asked) -> tuple[Sequence[Step], Sequence[Step]]:
-        """How many messages were dispatched in each step, by when their sweep began, and the most
-        that a sweep of it found due.
-        """
-        spans = {"first": micros(self._start), "length": self._each // timedelta(microseconds=1)}
-        found = {row["step"]: row for row in ledger.ask("sum_by_step", sweeps, **spans)}
-        starts = [self._start + number * self._each for number in range(self._count)]
-
-        def steps(number: str) -> Sequence[Step]:
-            rows = (found.get(micros(start), {}) for start in starts)
-            return [
-                Step(f"{start:%d %b %H:%M}", row.get(number) or 0)
-                for start, row in zip(starts, rows, strict=True)
-            ]
-
-        return steps("dispatched"), steps("found")
+    return steps("dispatched"), steps("found")

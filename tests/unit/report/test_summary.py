@@ -15,7 +15,7 @@ from duesweep.core.account import BreakerReport, CarefulBatches, FailureReason, 
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import SCHEMAS
 from duesweep.operations.run import Run
-from duesweep.operations.status import Step, TimeSteps
+from duesweep.operations.status import Step, read_steps
 from duesweep.report.document import plain
 from duesweep.report.page import bars
 from duesweep.report.tables import print_blocks
@@ -217,7 +217,7 @@ def _steps(hours: float, *sweeps: tuple[float, int, int]) -> tuple[Sequence[Step
     ]
     tables = MemoryTables()
     tables.tables["sweeps"] = MemoryTable({}, rows)
-    return TimeSteps(_NOW - timedelta(hours=hours), _NOW).read(Ledger(tables), {"sweeps": []})
+    return read_steps(Ledger(tables), {"sweeps": []}, _NOW - timedelta(hours=hours), _NOW)
 
 
 @pytest.mark.parametrize(
