@@ -307,5 +307,5 @@ def paused(*, common: Common) -> Printed:
 def _act(
     common: Common, act: Act, chosen: "ChosenMessages", do: "Callable[..., Changed]"
 ) -> Printed:
-    common.print(views.unknown_message(chosen))
+    common.print(views.unknown(chosen.unknown_destination, "waiting message", with_json=True))
     return act.on(common, chosen, views.chosen_messages(chosen), do)

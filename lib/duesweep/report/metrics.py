@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from duesweep import __version__
-from duesweep.core.account import ByDestination, SweepReport
+from duesweep.core.account import SweepReport
 from duesweep.core.errors import ExitCode, make_printable, shorten
 from duesweep.core.world import STORE, Waits
 from duesweep.operations.look import StillDue, look_at_due
@@ -106,16 +106,13 @@ def _open_breakers(run: Run) -> Mapping[str, float]:
 def _by_destination(outcome: str) -> Callable[[Run], Mapping[str, float] | None]:
     def of(run: Run) -> Mapping[str, float] | None:
         found: Counter[str] = Counter()
-        for (destination, what), messages in _counted(run).items():
+        counted = {} if run.report is None else run.report.by_destination
+        for (destination, what), messages in counted.items():
             if what == outcome:
                 found[make_printable(shorten(destination))] += messages
         return found
 
     return of
-
-
-def _counted(run: Run) -> ByDestination:
-    return Counter() if run.report is None else run.report.by_destination
 
 
 OLDEST_DUE = Sample("duesweep_oldest_due_age_seconds")

@@ -103,11 +103,6 @@ def counts(listing: "Listing", *, is_failing: bool = False) -> Iterator[Block]:
         yield Note(f"{left:,} more: raise --limit to see them")
 
 
-def unknown_message(found: "ChosenMessages") -> Iterator[Block]:
-    """That no message is for the filter's destination."""
-    yield from unknown(found.unknown_destination, "waiting message", with_json=True)
-
-
 def unknown(
     found: UnknownDestination | None, what: str, *, with_json: bool = False
 ) -> Iterator[Block]:
