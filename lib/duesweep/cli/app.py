@@ -45,9 +45,7 @@ _TOOLS = {
 }
 
 # A sweep may start each minute, so it loads the options of no other command.
-_SWEEPING = {
-    each.name or each.callback.__name__ for each in runs.app.registered_commands if each.callback
-}
+_SWEEPING = {each.name for each in runs.app.registered_commands}
 
 
 def _print_version(value: bool) -> None:

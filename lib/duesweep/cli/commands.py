@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
@@ -72,6 +72,9 @@ class Printed(NamedTuple):
         return exit_code_of(self.value)
 
 
+_Ended = TypeVar("_Ended", bound="Printed | int")
+
+
 @dataclass(frozen=True, slots=True)
 class About:
     """The facts of a command that does not end by itself: `ending` is the sentence after an
@@ -94,18 +97,6 @@ class About:
         return about
 
 
-def ends(
-    ending: str, document: Callable[[], dict[str, Any]] | None = dict
-) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Say of a command that prints by itself what `About` holds."""
-
-    def mark(run: Callable[..., int]) -> Callable[..., int]:
-        vars(run)["_about"] = About(ending, document)
-        return run
-
-    return mark
-
-
 def command(
     app: typer.Typer,
     name: str,
@@ -114,14 +105,15 @@ def command(
     short: str | None = None,
     document: Callable[[], dict[str, Any]] | None = dict,
     has_steps: bool = False,
-) -> Callable[[Callable[..., Printed]], Callable[..., Printed]]:
+) -> Callable[[Callable[..., _Ended]], Callable[..., _Ended]]:
     """Add a function to the application as a command. An argument whose type is a dataclass is a
-    group of options: each of its fields becomes one. `--json` comes last. The result is printed as
-    text or as JSON. For `ending` and `document` see `About`. `has_steps`: it may take long, and a
-    terminal shows its current step.
+    group of options: each of its fields becomes one; then `--json` comes last. The result is
+    printed as text or as JSON; of a command that prints by itself it is the exit code. For `ending`
+    and `document` see `About`. `has_steps`: it may take long, and a terminal shows its current
+    step.
     """
 
-    def register(run: Callable[..., Printed]) -> Callable[..., Printed]:
+    def register(run: Callable[..., _Ended]) -> Callable[..., _Ended]:
         parameters, groups = _expand(run)
 
         @wraps(run)
@@ -134,7 +126,7 @@ def command(
             with passing_line(logs.current_step) if has_steps else nullcontext():
                 result = run(**options, **made)
                 # Some are made of a lazy sequence of blocks.
-                return result.print(as_json=as_json)
+                return result if isinstance(result, int) else result.print(as_json=as_json)
 
         # As typer reads them: `wraps` has set the ones of `run`.
         vars(called)["__signature__"] = inspect.Signature(parameters)
@@ -162,7 +154,7 @@ def _expand(run: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str,
             )
             for each in fields(one.annotation)
         ]
-    return sorted(parameters, key=lambda one: one.name == "as_json"), groups
+    return sorted(parameters, key=lambda one: bool(groups) and one.name == "as_json"), groups
 
 
 def _refuse_passwords(settings: Sequence[str] | None) -> Sequence[str] | None:

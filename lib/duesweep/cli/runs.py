@@ -14,7 +14,6 @@ from duesweep.cli.commands import (
     Overrides,
     Printed,
     command,
-    ends,
 )
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import ConfigError
@@ -33,8 +32,13 @@ def _failure() -> dict[str, Any]:
     return failure()
 
 
-@app.command(short_help="Deliver the due messages once.")
-@ends("no message is lost, and the next sweep continues", _failure)
+@command(
+    app,
+    "sweep",
+    ending="no message is lost, and the next sweep continues",
+    short="Deliver the due messages once.",
+    document=_failure,
+)
 def sweep(
     config: ConfigFiles = None,
     endpoint: EndpointName = None,
@@ -77,8 +81,13 @@ def sweep(
     )
 
 
-@app.command(short_help="Deliver messages as they fall due, until a signal.")
-@ends("no message is lost, and the next watcher or sweep continues", None)
+@command(
+    app,
+    "watch",
+    ending="no message is lost, and the next watcher or sweep continues",
+    short="Deliver messages as they fall due, until a signal.",
+    document=None,
+)
 def watch(
     config: ConfigFiles = None,
     endpoint: EndpointName = None,
