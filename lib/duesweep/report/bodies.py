@@ -7,7 +7,8 @@ same elements and texts. https://www.rfc-editor.org/rfc/rfc8259
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.dom import minidom  # noqa: TID251 - document types are refused
@@ -64,12 +65,12 @@ def view_body(body: bytes) -> BodyView:
             starts = range(0, len(shown), _BYTES_A_LINE)
             lines = [_hex_line(at, shown[at : at + _BYTES_A_LINE]) for at in starts]
             return BodyView(BodyForm.HEX, lines, len(body) > len(shown))
-        case BodyForm.JSON:
-            return _view_parsed(body, BodyForm.JSON, _indented_json)
-        case BodyForm.XML:
-            return _view_parsed(body, BodyForm.XML, _indented_xml)
-        case _:
-            return _view_text(body)
+        case BodyForm.JSON | BodyForm.XML as form if len(body) <= _LONGEST_PARSED:
+            indented = _indented_json if form is BodyForm.JSON else _indented_xml
+            # It is shown as text if it cannot be read in that form.
+            with suppress(ValueError, RecursionError, expat.ExpatError):
+                return _view(form, indented(_decode(body, "strict")))
+    return _view_text(body)
 
 
 def _guess(body: bytes) -> BodyForm:
@@ -82,16 +83,6 @@ def _guess(body: bytes) -> BodyForm:
         case "<":
             return BodyForm.XML
     return BodyForm.TEXT
-
-
-def _view_parsed(body: bytes, form: BodyForm, indent: Callable[[str], Iterator[str]]) -> BodyView:
-    """Indented; as text if it cannot be read in that form."""
-    if len(body) > _LONGEST_PARSED:
-        return _view_text(body)
-    try:
-        return _view(form, indent(_decode(body, "strict")))
-    except (ValueError, RecursionError, expat.ExpatError):
-        return _view_text(body)
 
 
 def _view_text(body: bytes) -> BodyView:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -33,6 +33,7 @@ _TYPES = {
     "Ship.ping": "Sales.Messages.CheckDelivery",
     None: "Sales.Messages.CancelOrder",
 }
+_SEED = 4
 _OTHER_TYPE = "Sales.Messages.CloseAccount"
 # The backlog became due within this time, in the order of storing, with some jitter.
 _BACKLOG = timedelta(hours=6)
@@ -55,7 +56,6 @@ class Traffic:
     unreadable: int = 0
     body_bytes: int = 300
     destinations: tuple[str | None, ...] = DESTINATIONS
-    seed: int = 4
 
     @property
     def messages(self) -> int:
@@ -68,8 +68,7 @@ class Traffic:
         return self.unknown + self.unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class DemoRow:
+class DemoRow(NamedTuple):
     """A row of a delayed table."""
 
     id: UUID
@@ -79,11 +78,11 @@ class DemoRow:
 
 
 def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
-    """The rows, in the order in which they were stored; the same for the same seed and `now`.
+    """The rows, in the order in which they were stored; the same for the same traffic and `now`.
 
     `now` is the transport's clock, see `stored_now`.
     """
-    rng = random.Random(traffic.seed)
+    rng = random.Random(_SEED)
     kinds = ["unknown"] * traffic.unknown + ["unreadable"] * traffic.unreadable
     kinds += ["not due"] * traffic.not_due + ["due"] * traffic.due
     rng.shuffle(kinds)
@@ -114,7 +113,7 @@ def load(
     with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
         copy.set_types(["uuid", "text", "bytea", "timestamptz"])
         for row in rows:
-            copy.write_row((row.id, row.headers, row.body, row.due))
+            copy.write_row(row)
 
 
 def create_schemas(dsn: str) -> None:
