@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 
 from duesweep.core.address import TableName
-from duesweep.drivers.postgresql.wire import copy_chunks
+from duesweep.drivers.postgresql.wire import new_ids
 
 PROCESSES = 2
 _PLAIN_BATCH = 1_000
@@ -196,8 +196,9 @@ def sweep_share(connection: psycopg.Connection[tuple[object, ...]], job: Job) ->
 def _append(cursor: psycopg.Cursor[tuple[object, ...]], queue: str, rows: Rows) -> None:
     text = f"COPY {queue} (id, headers, body) FROM STDIN (FORMAT BINARY)"
     with cursor.copy(text.encode()) as copy:
-        for chunk in copy_chunks(rows):
-            copy.write(chunk)
+        copy.set_types(["uuid", "text", "bytea"])
+        for new_id, row in zip(new_ids(), rows, strict=False):
+            copy.write_row((new_id, *row))
 
 
 def _by_address(claimed: list[tuple[object, ...]]) -> dict[str, Rows]:

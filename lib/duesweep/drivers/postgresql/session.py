@@ -13,7 +13,6 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlencode
-from uuid import UUID
 
 import psycopg
 from psycopg import generators
@@ -46,7 +45,6 @@ from duesweep.drivers.postgresql.wire import (
     Places,
     PlacesDumper,
     channel_binding,
-    copy_chunks,
     jdbc_tls,
     new_ids,
     tls_settings,
@@ -149,14 +147,15 @@ class PostgreSqlSession(Session):
         text = f"COPY {table} (id, headers, body) FROM STDIN (FORMAT BINARY)"
         with destination_errors(table), self._raw.cursor() as cursor:
             with cursor.copy(text.encode()) as copy:
-                for chunk in copy_chunks(rows):
-                    copy.write(chunk)
+                copy.set_types(["uuid", "text", "bytea"])
+                for new_id, row in zip(new_ids(), rows, strict=False):
+                    copy.write_row((new_id, *row))
             _check_count(table, cursor.rowcount, len(rows))
 
     def insert_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
         """Append rows as `copy_messages` does, to a table whose rules and policies apply."""
         values = {
-            "ids": Keys(str(UUID(bytes=new)) for new in islice(new_ids(), len(rows))),
+            "ids": Keys(map(str, islice(new_ids(), len(rows)))),
             "headers": [headers for headers, _ in rows],
             "bodies": [body for _, body in rows],
         }

@@ -1,26 +1,25 @@
 """The wire to PostgreSQL: a connection with a limit on each wait; the TLS that it asked for, also
-for JDBC as far as its driver knows it; values in binary formats, the rows of a COPY and arrays of
-UUIDs; and instants outside of Python's years.
+for JDBC as far as its driver knows it; new ids, and arrays of UUIDs in their binary format; and
+instants outside of Python's years.
 
 The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
 peer's kernel still acknowledges. So each wait for the server also has a limit here.
 
 https://www.postgresql.org/docs/current/libpq-ssl.html and
 https://jdbc.postgresql.org/documentation/ssl,
-https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-FILE-FORMATS and
 https://www.postgresql.org/docs/current/protocol-overview.html#PROTOCOL-FORMAT-CODES; an array's
 binary format is the input of `array_recv`.
 """
 
 import ctypes
 import os
-import struct
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, Self, TypeVar
+from uuid import UUID
 
 import psycopg
 from psycopg import generators, pq, waiting
@@ -51,16 +50,6 @@ _WAITS: Mapping[int, waiting.Wait] = {
     PollingStatus.READING: waiting.Wait.R,
     PollingStatus.WRITING: waiting.Wait.W,
 }
-_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
-_TRAILER = struct.pack("!h", -1)
-# Field count, length and bytes of the id, length of the headers.
-_ROW = struct.Struct("!hi16si")
-_FIELDS = 3
-_LENGTH = struct.Struct("!i")
-_NULL = _LENGTH.pack(-1)
-# Rows are collected to about this many bytes for one write. A larger body is written by itself,
-# without a copy.
-_CHUNK_BYTES = 256_000
 _IDS_AT_ONCE = 256
 
 # Of an array: its dimensions, and that it has no NULLs.
@@ -214,30 +203,7 @@ def _refuse_pem_key(file: str | None) -> None:
         )
 
 
-def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
-    """The stream of (id, headers, body) for (headers, body) `rows`, each under a new id."""
-    parts, size, ids = [_HEADER], 0, new_ids()
-    for headers, body in rows:
-        text = headers.encode()
-        parts += (_ROW.pack(_FIELDS, 16, next(ids), len(text)), text)
-        if body is None:
-            parts.append(_NULL)
-            size += len(text)
-        elif len(body) < _CHUNK_BYTES:
-            parts += (_LENGTH.pack(len(body)), body)
-            size += len(text) + len(body)
-        else:
-            parts.append(_LENGTH.pack(len(body)))
-            yield b"".join(parts)
-            yield body
-            parts, size = [], 0
-        if size >= _CHUNK_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-    yield b"".join([*parts, _TRAILER])
-
-
-def new_ids() -> Iterator[bytes]:
+def new_ids() -> Iterator[UUID]:
     """UUIDs of version 7, which begin with the time in milliseconds (RFC 9562, 5.7): so new rows
     are neighbours in the index of a long queue. The rest is random, from the kernel: forked workers
     would share a generator's state.
@@ -250,7 +216,7 @@ def new_ids() -> Iterator[bytes]:
         pool[6::16] = bytes(byte & 0x0F | 0x70 for byte in pool[6::16])
         pool[8::16] = bytes(byte & 0x3F | 0x80 for byte in pool[8::16])
         for start in range(0, len(pool), 16):
-            yield bytes(pool[start : start + 16])
+            yield UUID(bytes=bytes(pool[start : start + 16]))
 
 
 def start_of_ids() -> bytes:

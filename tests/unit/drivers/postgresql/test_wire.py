@@ -1,29 +1,20 @@
-"""The stream that COPY reads, and arrays of UUIDs in PostgreSQL's binary format."""
+"""New ids, and arrays of UUIDs in PostgreSQL's binary format."""
 
 import time
 import uuid
+from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
-from duesweep.drivers.postgresql.wire import KeysDumper, copy_chunks
+from duesweep.drivers.postgresql.wire import KeysDumper, new_ids
 from duesweep.drivers.statements import Keys
-
-_BEFORE_FIRST_ID = 19 + 2 + 4
-
-
-def _ids(count: int) -> list[uuid.UUID]:
-    """The ids of rows with empty headers and no body, which all have the same length."""
-    stream = b"".join(copy_chunks([("", None)] * count))
-    row_length = 2 + 4 + 16 + 4 + 4
-    starts = range(_BEFORE_FIRST_ID, _BEFORE_FIRST_ID + count * row_length, row_length)
-    return [uuid.UUID(bytes=stream[start : start + 16]) for start in starts]
 
 
 def test_ids_are_uuids_of_version_7_that_begin_with_the_time() -> None:
     before = time.time_ns() // 1_000_000
-    ids = _ids(600)
+    ids = list(islice(new_ids(), 600))
     after = time.time_ns() // 1_000_000
 
     assert {(one.version, one.variant) for one in ids} == {(7, uuid.RFC_4122)}
@@ -31,7 +22,7 @@ def test_ids_are_uuids_of_version_7_that_begin_with_the_time() -> None:
 
 
 def test_only_version_variant_and_time_are_the_same_in_all_ids() -> None:
-    ids = _ids(600)
+    ids = list(islice(new_ids(), 600))
     always_set = always_clear = (1 << 128) - 1
     for one in ids:
         always_set &= one.int
