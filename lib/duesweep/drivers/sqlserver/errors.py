@@ -22,7 +22,7 @@ from duesweep.core.errors import (
     make_storable,
 )
 from duesweep.drivers.sqlserver.dsn import INSTALL, odbc
-from duesweep.drivers.sqlserver.error_numbers import KNOWN, Fault
+from duesweep.drivers.sqlserver.error_numbers import FAULTS, Fault
 
 if TYPE_CHECKING:
     import pyodbc
@@ -234,8 +234,8 @@ def _fault_of(error: "pyodbc.Error") -> Fault | None:
     number, state = number_of(error), _state(error)
     if _USED_UP.search(str(error)):
         return Fault.TABLE
-    if number is not None and number in KNOWN:
-        return KNOWN[number].fault
+    if number is not None and number in FAULTS:
+        return FAULTS[number]
     if state.startswith("08"):
         return Fault.SERVICE
     is_users = number is not None and number >= _FIRST_RAISED_BY_USERS and number != _STAND_IN
