@@ -54,7 +54,7 @@ _REFUSED = {
 _OPTIONS = {
     *("blocked_connection_timeout", "channel_max", "client_properties", "connection_attempts"),
     *("frame_max", "heartbeat", "locale", "retry_delay", "socket_timeout", "stack_timeout"),
-    *("ssl_options", "tcp_options", "backpressure_detection"),
+    *("tcp_options", "backpressure_detection"),
 }
 _KEYWORDS = Keywords.of(_TRANSLATED, _UNUSED, _REFUSED)
 
@@ -80,10 +80,18 @@ def for_pika(text: str) -> str:
         value = decoded(written or "")
         if value.is_misread() or re.search(r"\s", value.bare):
             raise DsnError(f"its {name} holds ; or = or white space", _HOW_TO_AMQP)
+    if "ssl_options" in options:
+        # pika would take them, and with them leave out checks.
+        raise DsnError(
+            "it has ssl_options, which are not used",
+            "write amqps://, and set ca_file, client_certificate and client_key",
+        )
     if not options <= _OPTIONS:
         raise DsnError("it has an option after ? that is unknown", "remove it")
-    if parts.hostname:
-        check_host(parts.hostname)
+    if not parts.hostname or "@" in parts.path + parts.query + parts.fragment:
+        # The host is then the beginning of the password, and messages would show it.
+        raise DsnError("it names no host, or has an @ after the host", _HOW_TO_AMQP)
+    check_host(parts.hostname)
     return text
 
 

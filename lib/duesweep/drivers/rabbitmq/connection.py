@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pika
 import pika.exceptions
@@ -104,52 +104,32 @@ class Brokers:
         return context
 
     def _parameters(self, url: str, context: ssl.SSLContext | None) -> pika.connection.Parameters:
+        parts = urlsplit(url)
+        if parts.username and parts.password is None:
+            variable = f"DUESWEEP_{self.setting.upper().replace('.', '__')}__URL"
+            raise ConfigError(
+                f"{self.setting}.url has a user and no password",
+                advice=f"give it in the environment: {variable}=amqps://user:password@host/...",
+            )
+        # Without a path pika takes the vhost "", which no broker has.
+        path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
         try:
-            parts = urlsplit(url)
-            self._refuse_ssl_options(parts.query)
-            if parts.username and parts.password is None:
-                variable = f"DUESWEEP_{self.setting.upper().replace('.', '__')}__URL"
-                raise ConfigError(
-                    f"{self.setting}.url has a user and no password",
-                    advice=f"give it in the environment: {variable}=amqps://user:password@host/...",
-                )
-            # Without a path pika takes the vhost "", which no broker has.
-            path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
             parameters = pika.URLParameters(path)
         except (ValueError, TypeError, AssertionError, LookupError) as error:
-            raise self._url_error(type(error).__name__) from None
-        if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
+            # An error's own text may quote the URL, and with it the password.
             raise ConfigError(
-                f"{self.setting}.url is not of the form amqps://user:password@host:5671/vhost"
-            )
-        if "@" in parts.path + parts.query + parts.fragment:
-            # The host is then the beginning of the password, and messages would show it.
-            raise self._url_error("an @ after the host")
+                f"{self.setting}.url cannot be read: {type(error).__name__}",
+                advice="percent-encode each of : / @ ? # % [ ] in the user's name, password and "
+                "vhost",
+            ) from None
         longest = min(_LONGEST_CONNECT_SECONDS, self.timeouts.connect_seconds)
         parameters.socket_timeout = parameters.stack_timeout = longest
         if parameters.heartbeat is None:
             parameters.heartbeat = _HEARTBEAT_SECONDS
         parameters.client_properties = {"connection_name": "duesweep"}
-        if parts.scheme == "amqps":
-            parameters.ssl_options = pika.SSLOptions(context or self.context(), parts.hostname)
+        if context is not None and parts.scheme == "amqps":
+            parameters.ssl_options = pika.SSLOptions(context, parts.hostname)
         return parameters
-
-    def _refuse_ssl_options(self, query: str) -> None:
-        # pika would take them, and with them leave out checks.
-        if "ssl_options" in parse_qs(query):
-            raise ConfigError(
-                f"{self.setting}.url has ssl_options, which are not used",
-                advice="write amqps://, and set ca_file, client_certificate and client_key",
-            )
-
-    def _url_error(self, reason: str) -> ConfigError:
-        # An error's own text may quote the URL, and with it the password.
-        return ConfigError(
-            f"{self.setting}.url cannot be read: {reason}",
-            advice=(
-                "percent-encode each of : / @ ? # % [ ] in the user's name, password and vhost"
-            ),
-        )
 
 
 def describe_broker(parameters: pika.connection.Parameters) -> str:
