@@ -1,7 +1,6 @@
 """The row of `sweeps` from the journal."""
 
 import json
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,23 +18,15 @@ class Lateness:
     longest: int | None = None
 
 
-def lateness_of(batches: Iterable[bytes]) -> Lateness:
-    """The lateness of batches that `packed` has packed.
+def lateness_of(late_ms: Iterable[int]) -> Lateness:
+    """The lateness of a sweep's messages.
 
     Percentiles are values that occur: the first that at least this many in a hundred do not exceed.
     """
-    late: array[int] = array("q")
-    for batch in batches:
-        late.frombytes(batch)
-    if not late:
+    ordered = sorted(late_ms)
+    if not ordered:
         return Lateness()
-    ordered = sorted(late)
     return Lateness(_percentile(ordered, 50), _percentile(ordered, 95), ordered[-1])
-
-
-def packed(late_ms: Iterable[int]) -> bytes:
-    """Lateness of one batch: eight bytes each, in the order of this machine's."""
-    return array("q", late_ms).tobytes()
 
 
 def summary_of(
