@@ -146,7 +146,7 @@ def columns(stream: bytes, *names: str) -> Sequence[Sequence[Any]]:
 
 
 def known_lateness(stream: bytes) -> list[int]:
-    """How many milliseconds the messages of an encoded stream are late, those with a finite Due."""
+    """How many milliseconds each message with a finite Due in an encoded stream was late."""
     [late] = columns(stream, "lateness_ms")
     return [ms for ms in late if ms is not None]
 
