@@ -83,26 +83,20 @@ class Link:
 
         Raises `ChannelClosedError` for a refusal, `DestinationError` if there is no answer.
         """
-        try:
-            return self._ask_once(act)
-        except (ChannelClosedError, DestinationError):
-            raise
-        except QueueError:
-            self.close()
-        try:
-            return self._ask_once(act)
-        except (ChannelClosedError, DestinationError):
-            raise
-        except QueueError as error:
-            raise DestinationError.of(error.problem) from error
-
-    def _ask_once(self, act: Callable[[], Found]) -> Found:
-        """Call `act`. A broker that has not answered one question is not asked another."""
-        try:
-            return act()
-        except UnansweredError as error:
-            self._give_up(error.problem)
-            raise self._error(error.problem) from error
+        for is_last in (False, True):
+            try:
+                return act()
+            except UnansweredError as error:
+                # A broker that has not answered one question is not asked another.
+                self._give_up(error.problem)
+                raise self._error(error.problem) from error
+            except (ChannelClosedError, DestinationError):
+                raise
+            except QueueError as error:
+                if is_last:
+                    raise DestinationError.of(error.problem) from error
+                self.close()
+        raise AssertionError("unreachable")
 
     def note(self, fault: QueueError | None, *, is_fruitful: bool) -> None:
         """Note after a batch what ended its publisher, and whether the broker answered anything."""
