@@ -308,8 +308,7 @@ class MemoryJournal(Journal):
         """An id is a row's place."""
         count = len(self._changes(sweep_id) if command else self._gone(sweep_id))
         return [
-            Piece(sweep_id, command, page[0], page[-1], len(page))
-            for page in _pages(range(count), _PAGE_ROWS)
+            Piece(sweep_id, command, page[0], page[-1]) for page in _pages(range(count), _PAGE_ROWS)
         ]
 
     def piece_rows(self, piece: Piece) -> Sequence[Any]:

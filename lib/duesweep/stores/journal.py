@@ -44,7 +44,6 @@ class Piece:
     command: bool
     first_id: int
     last_id: int
-    rows: int
 
 
 class Journal(Protocol):

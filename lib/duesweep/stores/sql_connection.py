@@ -1,8 +1,7 @@
 """The connection of a driver's session on a relational store, which its parts share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from duesweep.core.policy import Pause
 from duesweep.drivers.statements import Session
@@ -41,13 +40,6 @@ class SqlConnection:
     def looking_at_all(self) -> AbstractContextManager[None]:
         """While a statement looks at all messages, due or not, it may take its time."""
         return self.patient(estimated_rows(self.session, self.delayed))
-
-    def pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
-        """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""
-        statements, after = self.session.named({"query": query, "key": key}), first
-        while rows := statements.rows("read_page", after=after, most=most):
-            yield rows
-            after = getattr(rows[-1], key)
 
 
 class SqlPart:

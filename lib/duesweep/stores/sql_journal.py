@@ -127,19 +127,15 @@ class SqlJournal(SqlPart, Journal):
     def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
         name = "changes_pieces" if command else "exhausted_pieces"
         rows = self._session.rows(name, sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE)
-        return [
-            Piece(sweep_id, command, int(row.first_id), int(row.last_id), int(row.rows))
-            for row in rows
-        ]
+        return [Piece(sweep_id, command, int(row.first_id), int(row.last_id)) for row in rows]
 
     def piece_rows(self, piece: Piece) -> Sequence[Any]:
-        query = self._session.query(
+        return self._session.rows(
             "read_changes" if piece.command else "read_exhausted",
-            sweep_id=str(piece.sweep_id),
-            first_id=str(piece.first_id),
-            last_id=str(piece.last_id),
+            sweep_id=piece.sweep_id,
+            first_id=piece.first_id,
+            last_id=piece.last_id,
         )
-        return next(self._at.pages(query, "id", 0, piece.rows), ())
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
         rows = self._session.rows("read_command", sweep_id=sweep_id)
@@ -150,8 +146,12 @@ class SqlJournal(SqlPart, Journal):
         return UnsettledCommand(command, bool(row.attempts_changed))
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
-        query = self._session.query("read_retries", source=self.source)
-        return self._at.pages(query, "message_key", "", most)
+        after: str | None = None
+        while rows := self._session.rows(
+            "read_retries", source=self.source, after=after, most=most
+        ):
+            yield rows
+            after = rows[-1].message_key
 
     @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID, *, is_in_ledger: bool = True) -> None:

@@ -137,7 +137,7 @@ class _LargeBodies:
         return []
 
     def pieces(self, sweep_id: UUID, *, command: bool) -> list[Piece]:
-        return [Piece(sweep_id, command, number, number, 1) for number in range(4)]
+        return [Piece(sweep_id, command, number, number) for number in range(4)]
 
     def piece_rows(self, piece: Piece) -> list[SimpleNamespace]:
         self.held.append(pa.total_allocated_bytes())
@@ -200,7 +200,7 @@ def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
     row.headers = nested
     journal: Any = SimpleNamespace(source="a", piece_rows=lambda _: [row])
 
-    _, errors = exhausted(journal, Piece(uuid4(), command=False, first_id=1, last_id=1, rows=1))
+    _, errors = exhausted(journal, Piece(uuid4(), command=False, first_id=1, last_id=1))
 
     (batch,) = errors.batches()
     (pairs,) = batch.column("headers").to_pylist()

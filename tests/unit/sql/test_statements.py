@@ -20,9 +20,9 @@ from support.sql_statements import ALL, DIALECTS, POSTGRESQL, UGLY_NAME, SqlStat
 
 PACKAGE = Path(duesweep.__file__).parent
 NAMES = {dialect: {each.name for each in ALL if each.dialect == dialect} for dialect in DIALECTS}
-# Spark puts these into a query of its own, and can bind no values.
-FOR_JDBC = {"plan_claim_keys", "read_changes", "read_exhausted", "read_retries"}
-LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
+# Spark puts this into a query of its own, and can bind no values.
+FOR_JDBC = {"plan_claim_keys"}
+LITERALS = ("horizon", "source", "paused", "chunk", "most")
 # What PostgreSQL's statements hold in braces: tables, columns, and SQL that stands for a name.
 POSTGRESQL_NAMES = {
     **dict.fromkeys(

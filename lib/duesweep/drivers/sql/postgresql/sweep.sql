@@ -204,9 +204,9 @@ LIMIT (
 );
 
 -- fragment: pieces
-SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest
+SELECT min(m.id) AS first_id, max(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
+    SELECT s.id, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, %(piece_bytes)s::bigint) AS piece
     FROM (
         -- Headers are written twice, and the rest of a row takes about 1 kB.
         $1
@@ -217,7 +217,7 @@ ORDER BY m.piece;
 
 -- name: exhausted_pieces
 -- Returns the pieces in which a sealed sweep's exhausted messages are settled, of about `piece_bytes`: the
--- first and the last id of each, its messages, and the bytes of its longest message.
+-- first and the last id of each.
 {{pieces
     SELECT j.id, 1000 + 2 * coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)
                + coalesce(octet_length(j.error_text), 0) + coalesce(octet_length(j.stack), 0) AS bytes
@@ -248,8 +248,8 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
        j.error_class, j.error_text, j.stack, {{readable: j.headers}} AS headers,
        {{readable: j.headers}} AS headers_text, j.body
 FROM {journal} j
-WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
-  AND j.id BETWEEN {first_id}::bigint AND {last_id}::bigint
+WHERE j.sweep_id = %(sweep_id)s AND j.kind = 'exhausted' AND j.id BETWEEN %(first_id)s AND %(last_id)s
+ORDER BY j.id;
 
 -- name: read_changes
 -- Returns a piece of a sealed command's changes, with times as in `read_exhausted`.
@@ -259,21 +259,21 @@ SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS 
        {{readable: c.headers}} AS headers, {{readable: c.headers}} AS headers_text, c.body, c.body_bytes
 FROM {changes} c
 JOIN {sweeps} s ON s.sweep_id = c.sweep_id
-WHERE c.sweep_id = {sweep_id}::uuid AND c.id BETWEEN {first_id}::bigint AND {last_id}::bigint
+WHERE c.sweep_id = %(sweep_id)s AND c.id BETWEEN %(first_id)s AND %(last_id)s
+ORDER BY c.id;
 
 -- name: read_retries
--- Returns the retry counters of a source, with times as in `read_exhausted`.
-SELECT message_key::text AS message_key, message_id, destination, attempts,
+-- Returns the next retry counters of a source, `most` of them after a key (NULL: the first), with times as in
+-- `read_exhausted`.
+SELECT a.message_key::text AS message_key, message_id, destination, attempts,
        {{micros: first_failed_at}} AS first_failed_at,
        {{micros: last_failed_at}} AS last_failed_at,
        {{micros: next_attempt_at}} AS next_attempt_at,
        error_class, error_text
-FROM {attempts}
-WHERE source = {source}
-
--- name: read_page
--- Returns the next rows of a query, in the order of its column `key`.
-SELECT * FROM ({query}) AS page WHERE {key} > %(after)s ORDER BY {key} LIMIT %(most)s;
+FROM {attempts} a
+WHERE a.source = %(source)s AND (%(after)s::uuid IS NULL OR a.message_key > %(after)s::uuid)
+ORDER BY a.message_key
+LIMIT %(most)s;
 
 -- name: delete_settled
 -- Deletes journal rows of a settled sweep, at most 500 at a time.

@@ -227,9 +227,9 @@ WHERE j.position <= CASE WHEN l.longest > 0 AND @messages / l.longest > 1 THEN @
 ORDER BY j.id;
 
 -- fragment: pieces
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes,
+    SELECT s.id,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / @piece_bytes AS piece
     FROM (
         -- The rest of a row takes about 1 kB.
@@ -241,7 +241,7 @@ ORDER BY m.piece;
 
 -- name: exhausted_pieces
 -- Returns the pieces in which a sealed sweep's exhausted messages are settled, of about `piece_bytes`: the
--- first and the last id of each, its messages, and the bytes of its longest message.
+-- first and the last id of each.
 {{pieces
     SELECT j.id,
            CONVERT(bigint, 1000 + COALESCE(DATALENGTH(j.headers_text), 0)
@@ -271,8 +271,8 @@ SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key,
        j.first_failed_us AS first_failed_at, j.dispatched_us AS last_failed_at, j.error_class, j.error_text, j.stack,
        j.headers, j.headers_text, j.body
 FROM {journal} j
-WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted'
-  AND j.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
+WHERE j.sweep_id = @sweep_id AND j.kind = 'exhausted' AND j.id BETWEEN @first_id AND @last_id
+ORDER BY j.id;
 
 -- name: read_changes
 -- Returns a piece of a sealed command's changes, with times as in `read_exhausted`.
@@ -282,22 +282,20 @@ SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.c
        c.[of], c.new_key, c.attempts, c.headers, c.headers_text, c.body, c.body_bytes
 FROM {changes} c
 JOIN {sweeps} s ON s.sweep_id = c.sweep_id
-WHERE c.sweep_id = CONVERT(uniqueidentifier, {sweep_id})
-  AND c.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
+WHERE c.sweep_id = @sweep_id AND c.id BETWEEN @first_id AND @last_id
+ORDER BY c.id;
 
 -- name: read_retries
--- Returns the retry counters of a source, with times as in `read_exhausted`.
-SELECT a.message_key, a.message_id, a.destination, a.attempts,
+-- Returns the next retry counters of a source, `most` of them after a key (NULL: the first), with times as in
+-- `read_exhausted`.
+SELECT TOP (@most) a.message_key, a.message_id, a.destination, a.attempts,
        DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
        DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
        DATEDIFF_BIG(microsecond, '19700101', a.next_attempt_at) AS next_attempt_at,
        a.error_class, a.error_text
 FROM {attempts} a
-WHERE a.source = {source}
-
--- name: read_page
--- Returns the next rows of a query, in the order of its column `key`.
-SELECT TOP (@most) * FROM ({query}) AS page WHERE {key} > @after ORDER BY {key};
+WHERE a.source = @source AND (@after IS NULL OR a.message_key > @after)
+ORDER BY a.message_key;
 
 -- name: delete_settled
 -- Deletes journal rows of a settled sweep, at most 1,000 at a time.

@@ -95,9 +95,9 @@ WHERE bound.ledger_id = '<uuid>';
 
 -- name: changes_pieces
 -- $1 int4, $2 uuid
-SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest
+SELECT min(m.id) AS first_id, max(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, $1::bigint) AS piece
+    SELECT s.id, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, $1::bigint) AS piece
     FROM (
         SELECT c.id,
                1000 + 2 * coalesce(octet_length(c.headers), 0)::bigint + coalesce(octet_length(c.body), 0) AS bytes
@@ -551,9 +551,9 @@ FROM parts p JOIN pg_class c ON c.oid = p.oid;
 
 -- name: exhausted_pieces
 -- $1 int4, $2 uuid
-SELECT min(m.id) AS first_id, max(m.id) AS last_id, count(*) AS rows, max(m.bytes) AS longest
+SELECT min(m.id) AS first_id, max(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, $1::bigint) AS piece
+    SELECT s.id, div(sum(s.bytes) OVER (ORDER BY s.id) - s.bytes, $1::bigint) AS piece
     FROM (
         SELECT j.id, 1000 + 2 * coalesce(octet_length(j.headers), 0)::bigint + coalesce(octet_length(j.body), 0)
                    + coalesce(octet_length(j.error_text), 0) + coalesce(octet_length(j.stack), 0) AS bytes
@@ -1009,6 +1009,17 @@ SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, plac
 FROM "public"."duesweep_bindings"
 WHERE source = $1;
 
+-- name: read_changes
+-- $1 uuid, $2 int2, $3 int2
+SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
+       s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
+       c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,
+       c.headers AS headers, c.headers AS headers_text, c.body, c.body_bytes
+FROM "public"."duesweep_changes" c
+JOIN "public"."duesweep_sweeps" s ON s.sweep_id = c.sweep_id
+WHERE c.sweep_id = $1 AND c.id BETWEEN $2 AND $3
+ORDER BY c.id;
+
 -- name: read_command
 -- $1 uuid
 SELECT s.command, s.given_by, s.given_reason, EXISTS (
@@ -1017,6 +1028,22 @@ SELECT s.command, s.given_by, s.given_reason, EXISTS (
 ) AS attempts_changed
 FROM "public"."duesweep_sweeps" s
 WHERE s.sweep_id = $1 AND s.command IS NOT NULL;
+
+-- name: read_exhausted
+-- $1 uuid, $2 int2, $3 int2
+SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j.message_id,
+       j.message_type, j.destination, j.queue,
+       (extract(epoch FROM j.due) * 1000000)::bigint AS due,
+       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS dispatched_at,
+       floor((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
+       j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
+       (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
+       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS last_failed_at,
+       j.error_class, j.error_text, j.stack, j.headers AS headers,
+       j.headers AS headers_text, j.body
+FROM "public"."duesweep_journal" j
+WHERE j.sweep_id = $1 AND j.kind = 'exhausted' AND j.id BETWEEN $2 AND $3
+ORDER BY j.id;
 
 -- name: read_failures
 -- $1 ?, $2 uuid[]
@@ -1032,54 +1059,24 @@ SELECT d.id::text AS message_key,
 FROM "public"."Sales.Orders.Delayed" d
 WHERE d.id = ANY($2::uuid[]);
 
--- name: read_page with read_changes
--- $1 int2, $2 int2
-SELECT * FROM (
-SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
-       s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
-       c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,
-       c.headers AS headers, c.headers AS headers_text, c.body, c.body_bytes
-FROM "public"."duesweep_changes" c
-JOIN "public"."duesweep_sweeps" s ON s.sweep_id = c.sweep_id
-WHERE c.sweep_id = '<uuid>'::uuid AND c.id BETWEEN '1'::bigint AND '1'::bigint
-) AS page WHERE id > $1 ORDER BY id LIMIT $2;
-
--- name: read_page with read_exhausted
--- $1 int2, $2 int2
-SELECT * FROM (
-SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j.message_id,
-       j.message_type, j.destination, j.queue,
-       (extract(epoch FROM j.due) * 1000000)::bigint AS due,
-       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS dispatched_at,
-       floor((extract(epoch FROM j.dispatched_at) - extract(epoch FROM j.due)) * 1000)::bigint AS lateness_ms,
-       j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
-       (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
-       (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS last_failed_at,
-       j.error_class, j.error_text, j.stack, j.headers AS headers,
-       j.headers AS headers_text, j.body
-FROM "public"."duesweep_journal" j
-WHERE j.sweep_id = '<uuid>'::uuid AND j.kind = 'exhausted'
-  AND j.id BETWEEN '7'::bigint AND '10'::bigint
-) AS page WHERE id > $1 ORDER BY id LIMIT $2;
-
--- name: read_page with read_retries
--- $1 ?, $2 int2
-SELECT * FROM (
-SELECT message_key::text AS message_key, message_id, destination, attempts,
-       (extract(epoch FROM first_failed_at) * 1000000)::bigint AS first_failed_at,
-       (extract(epoch FROM last_failed_at) * 1000000)::bigint AS last_failed_at,
-       (extract(epoch FROM next_attempt_at) * 1000000)::bigint AS next_attempt_at,
-       error_class, error_text
-FROM "public"."duesweep_attempts"
-WHERE source = 'nsb/Sales.Orders.Delayed'
-) AS page WHERE message_key > $1 ORDER BY message_key LIMIT $2;
-
 -- name: read_pauses
 -- $1 ?
 SELECT pattern, paused_at, until_at, given_by, reason
 FROM "public"."duesweep_pauses"
 WHERE source = $1 AND (until_at IS NULL OR until_at > clock_timestamp())
 ORDER BY pattern;
+
+-- name: read_retries
+-- $1 ?, $2 ?, $3 int2
+SELECT a.message_key::text AS message_key, message_id, destination, attempts,
+       (extract(epoch FROM first_failed_at) * 1000000)::bigint AS first_failed_at,
+       (extract(epoch FROM last_failed_at) * 1000000)::bigint AS last_failed_at,
+       (extract(epoch FROM next_attempt_at) * 1000000)::bigint AS next_attempt_at,
+       error_class, error_text
+FROM "public"."duesweep_attempts" a
+WHERE a.source = $1 AND ($2::uuid IS NULL OR a.message_key > $2::uuid)
+ORDER BY a.message_key
+LIMIT $3;
 
 -- name: read_slice with plan_claim_keys
 SELECT claim_keys, sizes, total, forwards FROM (

@@ -481,10 +481,6 @@ WHERE [Id] IN (
     SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 );
 
--- name: read_page
--- most, after
-SELECT TOP (?) * FROM (<sql>) AS page WHERE [Id] > ? ORDER BY [Id];
-
 -- name: read_span
 -- most
 SELECT TOP (?) CONVERT(nvarchar(250), m.[Id]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,

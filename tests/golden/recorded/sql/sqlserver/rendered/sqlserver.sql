@@ -50,9 +50,9 @@ WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[bindings] b WITH (UPDLOCK, HOLDLOCK
 
 -- name: changes_pieces
 -- piece_bytes, sweep_id
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes,
+    SELECT s.id,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / ? AS piece
     FROM (
         SELECT c.id,
@@ -686,9 +686,9 @@ WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 
 -- name: exhausted_pieces
 -- piece_bytes, sweep_id
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes,
+    SELECT s.id,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / ? AS piece
     FROM (
         SELECT j.id,
@@ -1362,14 +1362,15 @@ FROM [nsb].[dbo].[bindings] b
 WHERE b.source = ?;
 
 -- name: read_changes
+-- sweep_id, first_id, last_id
 SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.change,
        c.changed_us AS changed_at, s.given_by, s.given_reason AS reason, c.message_key, c.message_id,
        c.message_type, c.destination, c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue,
        c.[of], c.new_key, c.attempts, c.headers, c.headers_text, c.body, c.body_bytes
 FROM [nsb].[dbo].[changes] c
 JOIN [nsb].[dbo].[sweeps] s ON s.sweep_id = c.sweep_id
-WHERE c.sweep_id = CONVERT(uniqueidentifier, N'')
-  AND c.id BETWEEN CONVERT(bigint, N'') AND CONVERT(bigint, N'')
+WHERE c.sweep_id = ? AND c.id BETWEEN ? AND ?
+ORDER BY c.id;
 
 -- name: read_command
 -- sweep_id
@@ -1381,6 +1382,7 @@ FROM [nsb].[dbo].[sweeps] s
 WHERE s.sweep_id = ? AND s.command IS NOT NULL;
 
 -- name: read_exhausted
+-- sweep_id, first_id, last_id
 SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key, j.message_id,
        j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
        (j.dispatched_us - j.due_us) / 1000 AS lateness_ms, j.attempts,
@@ -1388,8 +1390,8 @@ SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key,
        j.first_failed_us AS first_failed_at, j.dispatched_us AS last_failed_at, j.error_class, j.error_text, j.stack,
        j.headers, j.headers_text, j.body
 FROM [nsb].[dbo].[journal] j
-WHERE j.sweep_id = CONVERT(uniqueidentifier, N'') AND j.kind = 'exhausted'
-  AND j.id BETWEEN CONVERT(bigint, N'') AND CONVERT(bigint, N'')
+WHERE j.sweep_id = ? AND j.kind = 'exhausted' AND j.id BETWEEN ? AND ?
+ORDER BY j.id;
 
 -- name: read_failures
 -- keys, separator, source
@@ -1410,10 +1412,6 @@ WHERE l.name = ? AND l.until_at > SYSUTCDATETIME();
 SELECT STRING_AGG(j.[value], N',') AS joined, (SELECT COUNT(*) FROM STRING_SPLIT(?, ',')) AS words
 FROM OPENJSON(?) j;
 
--- name: read_page
--- most, after
-SELECT TOP (?) * FROM (<sql>) AS page WHERE [RowVersion] > ? ORDER BY [RowVersion];
-
 -- name: read_pauses
 -- source
 SELECT p.pattern, p.paused_at, p.until_at, p.given_by, p.reason
@@ -1422,13 +1420,15 @@ WHERE p.source = ? AND (p.until_at IS NULL OR p.until_at > SYSUTCDATETIME())
 ORDER BY p.pattern;
 
 -- name: read_retries
-SELECT a.message_key, a.message_id, a.destination, a.attempts,
+-- most, source, after, after
+SELECT TOP (?) a.message_key, a.message_id, a.destination, a.attempts,
        DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
        DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
        DATEDIFF_BIG(microsecond, '19700101', a.next_attempt_at) AS next_attempt_at,
        a.error_class, a.error_text
 FROM [nsb].[dbo].[attempts] a
-WHERE a.source = N''
+WHERE a.source = ? AND (? IS NULL OR a.message_key > ?)
+ORDER BY a.message_key;
 
 -- name: read_slice
 SELECT claim_keys, sizes, total FROM (<sql>) AS due_messages WHERE slice = <sql> ORDER BY chunk;

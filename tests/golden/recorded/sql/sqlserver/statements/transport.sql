@@ -179,9 +179,9 @@ WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_bindings] b WITH (UPDLOCK,
 
 -- name: changes_pieces
 -- $1 int, $2 nvarchar(max)
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes,
+    SELECT s.id,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / ? AS piece
     FROM (
         SELECT c.id,
@@ -489,9 +489,9 @@ WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 
 -- name: exhausted_pieces
 -- $1 int, $2 nvarchar(max)
-SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
+SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id
 FROM (
-    SELECT s.id, s.bytes,
+    SELECT s.id,
            (SUM(s.bytes) OVER (ORDER BY s.id ROWS UNBOUNDED PRECEDING) - s.bytes) / ? AS piece
     FROM (
         SELECT j.id,
@@ -979,6 +979,17 @@ SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound
 FROM [nsb].[dbo].[duesweep_bindings] b
 WHERE b.source = ?;
 
+-- name: read_changes
+-- $1 nvarchar(max), $2 int, $3 int
+SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.change,
+       c.changed_us AS changed_at, s.given_by, s.given_reason AS reason, c.message_key, c.message_id,
+       c.message_type, c.destination, c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue,
+       c.[of], c.new_key, c.attempts, c.headers, c.headers_text, c.body, c.body_bytes
+FROM [nsb].[dbo].[duesweep_changes] c
+JOIN [nsb].[dbo].[duesweep_sweeps] s ON s.sweep_id = c.sweep_id
+WHERE c.sweep_id = ? AND c.id BETWEEN ? AND ?
+ORDER BY c.id;
+
 -- name: read_command
 -- $1 nvarchar(max)
 SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
@@ -987,6 +998,18 @@ SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS attempts_changed
 FROM [nsb].[dbo].[duesweep_sweeps] s
 WHERE s.sweep_id = ? AND s.command IS NOT NULL;
+
+-- name: read_exhausted
+-- $1 nvarchar(max), $2 int, $3 int
+SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key, j.message_id,
+       j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
+       (j.dispatched_us - j.due_us) / 1000 AS lateness_ms, j.attempts,
+       CONVERT(bigint, COALESCE(DATALENGTH(j.body), 0)) AS body_bytes,
+       j.first_failed_us AS first_failed_at, j.dispatched_us AS last_failed_at, j.error_class, j.error_text, j.stack,
+       j.headers, j.headers_text, j.body
+FROM [nsb].[dbo].[duesweep_journal] j
+WHERE j.sweep_id = ? AND j.kind = 'exhausted' AND j.id BETWEEN ? AND ?
+ORDER BY j.id;
 
 -- name: read_failures
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
@@ -1001,24 +1024,23 @@ JOIN [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
 SELECT STRING_AGG(j.[value], N',') AS joined, (SELECT COUNT(*) FROM STRING_SPLIT(?, ',')) AS words
 FROM OPENJSON(?) j;
 
--- name: read_page
--- $1 int, $2 int or nvarchar(max)
-SELECT TOP (?) * FROM (
-SELECT a.message_key, a.message_id, a.destination, a.attempts,
-       DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
-       DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
-       DATEDIFF_BIG(microsecond, '19700101', a.next_attempt_at) AS next_attempt_at,
-       a.error_class, a.error_text
-FROM [nsb].[dbo].[duesweep_attempts] a
-WHERE a.source = N'nsb/Sales.Orders.Delayed'
-) AS page WHERE message_key > ? ORDER BY message_key;
-
 -- name: read_pauses
 -- $1 nvarchar(max)
 SELECT p.pattern, p.paused_at, p.until_at, p.given_by, p.reason
 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK)
 WHERE p.source = ? AND (p.until_at IS NULL OR p.until_at > SYSUTCDATETIME())
 ORDER BY p.pattern;
+
+-- name: read_retries
+-- $1 int, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max)
+SELECT TOP (?) a.message_key, a.message_id, a.destination, a.attempts,
+       DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
+       DATEDIFF_BIG(microsecond, '19700101', a.last_failed_at) AS last_failed_at,
+       DATEDIFF_BIG(microsecond, '19700101', a.next_attempt_at) AS next_attempt_at,
+       a.error_class, a.error_text
+FROM [nsb].[dbo].[duesweep_attempts] a
+WHERE a.source = ? AND (? IS NULL OR a.message_key > ?)
+ORDER BY a.message_key;
 
 -- name: read_slice
 SELECT claim_keys, sizes, total FROM (
