@@ -25,7 +25,7 @@ from duesweep.core.world import Clock
 from duesweep.stores.due import Due, Horizon, Work
 
 # After a look at all messages that takes longer than one from the mark by this, the next one waits.
-_LONG_SECONDS, _REST_PER_LOOK, _MOST_REST_SECONDS = 0.05, 100, 5.0
+_LONG_SECONDS, _REST_PER_LOOK, _MOST_REST_SECONDS = 0.002, 20, 5.0
 
 
 class LowWater:
@@ -35,9 +35,10 @@ class LowWater:
         self._clock = clock
         self._mark: datetime | None = None
         self._pauses: Sequence[Pause] = ()
-        # Of looks that find nothing: how long one from the mark takes, and how much longer the last
-        # one at all took.
-        self._usual_seconds = self._longer_seconds = 0.0
+        # How long a look from the mark takes, and how much longer the last one at all took: by
+        # whether they find nothing. Looks that do send more statements, and each is a round trip.
+        self._usual_seconds = {True: 0.0, False: 0.0}
+        self._longer_seconds = {True: 0.0, False: 0.0}
         # How long to rest after a look at all messages, and when the next one is.
         self._rest_seconds = self._next_at = 0.0
         # When the open sweep ends, to try messages that were left before the mark, and from which
@@ -59,8 +60,7 @@ class LowWater:
         work = due.find_work(replace(horizon, since=since))
         took = self._clock.seconds() - began
         is_idle = work is None or work.only_settles
-        if is_idle:
-            self._measure(took, looks_at_all=looks_at_all)
+        self._measure(took, is_idle=is_idle, looks_at_all=looks_at_all)
         if looks_at_all:
             self._next_at, self._pauses = began + took + self._rest_seconds, pauses
         if work is None or is_idle:
@@ -72,15 +72,16 @@ class LowWater:
         self._mark = work.since
         return work
 
-    def _measure(self, took: float, *, looks_at_all: bool) -> None:
+    def _measure(self, took: float, *, is_idle: bool, looks_at_all: bool) -> None:
         if not looks_at_all:
-            self._usual_seconds = took
+            self._usual_seconds[is_idle] = took
             return
-        longer = max(0.0, took - self._usual_seconds)
+        longer = max(0.0, took - self._usual_seconds[is_idle])
         # Of two: a single one may have waited for something else.
-        both = min(longer, self._longer_seconds)
+        both = min(longer, self._longer_seconds[is_idle])
         rest = _REST_PER_LOOK * both if both >= _LONG_SECONDS else 0.0
-        self._rest_seconds, self._longer_seconds = min(_MOST_REST_SECONDS, rest), longer
+        self._rest_seconds = min(_MOST_REST_SECONDS, rest)
+        self._longer_seconds[is_idle] = longer
 
     def begin(self) -> None:
         """Begin a look or a sweep, which is for messages that were left too."""

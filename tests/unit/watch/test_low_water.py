@@ -50,14 +50,14 @@ def _as_due(due: _Due) -> Any:
 
 def test_looks_begin_where_the_last_one_ended_and_all_is_looked_at_now_and_then() -> None:
     clock = SettableClock()
-    due, marks = _Due(clock, 0.06), LowWater(clock)
+    due, marks = _Due(clock, 0.3), LowWater(clock)
 
-    found = _looks(clock, due, marks, 0, 1, 2, 5.9, 6.1, 7, 11.3)
+    found = _looks(clock, due, marks, 0, 1, 2, 5.9, 6.4, 7, 11.8)
 
-    assert found == [None, None, 1, 2, None, 6.1, None]
+    assert found == [None, None, 1, 2, None, 6.4, None]
 
 
-def test_looks_that_find_work_are_not_compared_with_others() -> None:
+def test_looks_that_find_work_are_compared_with_their_like_alone() -> None:
     """They send fewer statements, and each costs a round trip."""
     clock = SettableClock()
     due, marks = _Due(clock, 0.1), LowWater(clock)
@@ -68,6 +68,15 @@ def test_looks_that_find_work_are_not_compared_with_others() -> None:
     assert _looks(clock, due, marks, 9, 10) == [None, None]
     due.work, due.seconds, due.seconds_from_mark = None, 0.1, 0.1
     assert _looks(clock, due, marks, 11, 12, 13) == [None, None, None]
+
+
+def test_looks_that_take_long_and_find_work_begin_at_it() -> None:
+    """As under a steady load, where hardly a look finds nothing."""
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.02), LowWater(clock)
+    due.work = Work(_START)
+
+    assert _looks(clock, due, marks, 1, 2, 2.1, 2.3, 2.5) == [None, None, 0, 0, None]
 
 
 def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> None:
@@ -83,15 +92,15 @@ def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> 
 
 def test_each_look_is_at_all_messages_where_that_takes_no_longer() -> None:
     clock = SettableClock()
-    due, marks = _Due(clock, 0.06), LowWater(clock)
-    due.seconds_from_mark = 0.06
+    due, marks = _Due(clock, 0.3), LowWater(clock)
+    due.seconds_from_mark = 0.3
 
     assert _looks(clock, due, marks, 0, 1, 2, 7, 8, 9) == [None, None, 1, None, None, None]
 
 
 def test_each_look_is_at_all_messages_where_that_takes_no_time() -> None:
     clock = SettableClock()
-    due, marks = _Due(clock, 0.04), LowWater(clock)
+    due, marks = _Due(clock, 0.001), LowWater(clock)
 
     assert _looks(clock, due, marks, 0, 0.1, 0.2, 0.3) == [None] * 4
 
