@@ -240,8 +240,9 @@ def connect_errors(dsn: str) -> Iterator[None]:
 
 
 def _has_no_descriptor(error: Exception) -> bool:
-    """Whether libpq, which then gives no reason, had no descriptor for a socket."""
-    if "no error details available" not in str(error):
+    """Whether libpq or the resolver of names, which may give another reason, had no descriptor."""
+    text = str(error)
+    if not ("no error details available" in text or _ABOUT_NAMES.search(text)):
         return False
     try:
         socket.socket().close()
