@@ -97,7 +97,7 @@ def batch_entry(
         body_bytes=sum(d.message.body_bytes for d in delivered),
         attempts_changed=bool(failed) or any(d.message.attempts for d in delivered),
         lateness_ms=tuple(ms for ms in late_ms if ms is not None),
-        outcomes=tombstones.encode(server_us) if delivered else None,
+        outcomes=tombstones.encode(late_ms, server_us) if delivered else None,
     )
 
 

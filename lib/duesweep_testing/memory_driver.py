@@ -25,7 +25,7 @@ from duesweep.stores.binding import Bound, SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices, Upcoming, Work
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
 from duesweep.stores.people import DroppedSource, People
-from duesweep.stores.summary import lateness_of, summary_of
+from duesweep.stores.summary import lateness_of, packed, summary_of
 from duesweep.stores.sweeps import SweepRun, Sweeps
 from duesweep.stores.task import BETWEEN_FORWARDS
 from duesweep_testing.builders import DelayedRow, message
@@ -275,7 +275,7 @@ class MemoryJournal(Journal):
         exhausted = [one for one in entries if isinstance(one, ExhaustedEntry)]
         totals = _totals([one for one in entries if not isinstance(one, SliceEntry)])
         ends = [_end(one) for one in entries if isinstance(one, SliceEntry)]
-        lateness = lateness_of(ms for one in batches for ms in one.lateness_ms)
+        lateness = lateness_of(packed(one.lateness_ms) for one in batches)
         summary = summary_of(sweep, totals, ends, lateness)
         if summary.failed or summary.exhausted:
             summary = replace(summary, failures=self._failures(sweep, exhausted))

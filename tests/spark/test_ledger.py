@@ -485,7 +485,7 @@ class _OneBatch:
 
     def batches(self, _: UUID) -> Iterator[list[bytes]]:
         delivered = [Delivered(message(delayed_row(due=_YEAR_9999)), "Billing")]
-        yield [Tombstones.of(delivered, "Sales").encode(0)]
+        yield [Tombstones.of(delivered, "Sales").encode([0], 0)]
 
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:

@@ -17,7 +17,6 @@ from duesweep.config import Config
 from duesweep.config.adapters.roles import setup_steps
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.drivers.statements import statement
-from duesweep.stores.tombstone import known_lateness
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -117,8 +116,8 @@ class PostgreSqlServer:
 
     def entry_values(self, row: Any) -> dict[str, Any]:
         values: dict[str, Any] = row._asdict()
-        late_ms = tuple(known_lateness(row.outcomes)) if row.outcomes else ()
-        return values | {"lateness_ms": late_ms, "message_key": str(row.message_key)}
+        lateness_ms, key = tuple(row.lateness_ms or ()), str(row.message_key)
+        return values | {"lateness_ms": lateness_ms, "message_key": key}
 
     def refusal(self, body: bytes) -> str:
         return f"body <> '{body.decode()}'"

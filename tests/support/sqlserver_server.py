@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ from duesweep import Duesweep
 from duesweep.config import Config
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.stores.tombstone import known_lateness
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -136,8 +136,10 @@ class SqlServer:
 
     def entry_values(self, row: Any) -> dict[str, Any]:
         values = dict(zip([column[0] for column in row.cursor_description], row, strict=True))
+        late_ms = array("q")
+        late_ms.frombytes(row.lateness_ms or b"")
         return values | {
-            "lateness_ms": tuple(known_lateness(row.outcomes)) if row.outcomes else (),
+            "lateness_ms": tuple(late_ms),
             "attempts_changed": bool(row.attempts_changed),
             "headers": row.headers_text,
         }

@@ -26,6 +26,7 @@ from duesweep.drivers.statements import Columns, FoundTable, Session, expression
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
+from duesweep.stores.summary import Lateness
 
 # A message by which queues are tried. A trigger may check what NServiceBus writes.
 TRIAL_MESSAGE = (
@@ -308,6 +309,10 @@ class Dialect(ABC):
     @abstractmethod
     def prune_attempts(self, session: Session, source: str) -> int:
         """Drop the retry counters of messages that are gone; how many."""
+
+    @abstractmethod
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        """How late a sweep's messages were."""
 
 
 def batches_lock(sweep_id: UUID) -> str:

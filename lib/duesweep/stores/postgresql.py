@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 from duesweep.core.address import PostgreSqlAddresses
 from duesweep.drivers.postgresql.session import connect, database_of
@@ -17,6 +18,7 @@ from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Dialect, Location, numbered
 from duesweep.stores.kinds import POSTGRESQL_KINDS, TableKind
 from duesweep.stores.postgresql_task import PostgreSqlTask
+from duesweep.stores.summary import Lateness
 from duesweep.stores.zone import horizon_in, zone_of
 
 # The first and the last place that a row can have.
@@ -78,6 +80,10 @@ class PostgreSql(Dialect):
 
     def prune_attempts(self, session: Session, source: str) -> int:
         return session.execute("prune_attempts", source=source)
+
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        row = session.row("lateness", sweep_id=sweep_id)
+        return Lateness(row.p50, row.p95, row.longest)
 
 
 POSTGRESQL = PostgreSql()

@@ -128,6 +128,10 @@ class PostgreSqlTask(SqlTask):
         self.statements.row("set_lock_wait", wait=wait.before)
         return int(row.exhausted)
 
+    def late(self, late_ms: Sequence[int]) -> object:
+        # Much faster than to adapt each number.
+        return "{" + ",".join(map(str, late_ms)) + "}"
+
     def write_rows(self, name: str, same: Mapping[str, object], rows: Sequence[Values]) -> None:
         """All in one statement, as arrays: one for each would take several times as long."""
         if rows:

@@ -13,8 +13,7 @@ from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
 from duesweep.stores.leases import is_alive, settler_lease, sweep_lease
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
-from duesweep.stores.summary import aware, lateness_of, summary_of
-from duesweep.stores.tombstone import known_lateness
+from duesweep.stores.summary import aware, summary_of
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
@@ -101,13 +100,8 @@ class SqlJournal(SqlPart, Journal):
                 )
             (row,) = rows
             changed = row.attempts_changed or any(total.attempts_changed for total in totals)
-            late_ms = (
-                ms
-                for streams in self.batches(sweep_id)
-                for stream in streams
-                for ms in known_lateness(stream)
-            )
-            summary = summary_of(row, totals, ends, lateness_of(late_ms))
+            lateness = self._dialect.lateness(self._session, sweep_id)
+            summary = summary_of(row, totals, ends, lateness)
             if summary.failed or summary.exhausted:
                 found = self._session.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
                 failures = (

@@ -124,6 +124,10 @@ class SqlTask(TaskSession):
         """
 
     @abstractmethod
+    def late(self, late_ms: Sequence[int]) -> object:
+        """The lateness of a batch's messages, in milliseconds, as it is kept."""
+
+    @abstractmethod
     def write_rows(self, name: str, same: Mapping[str, object], rows: Sequence[Values]) -> None:
         """Run the named statement for each of these rows, with the values that all share."""
 
@@ -357,6 +361,7 @@ class SqlTask(TaskSession):
         failed: int = 0,
     ) -> Values:
         """The values of the journal's row of a batch."""
+        late = tombstones.lateness_ms(server_us)
         return {
             "sweep_id": run.sweep_id,
             "slice": slice_number,
@@ -364,7 +369,8 @@ class SqlTask(TaskSession):
             "failed": failed,
             "body_bytes": sum(tombstones.body_bytes),
             "attempts_changed": bool(failed) or any(tombstones.attempts),
-            "outcomes": tombstones.encode(server_us) if tombstones.keys else None,
+            "lateness_ms": self.late([ms for ms in late if ms is not None]),
+            "outcomes": tombstones.encode(late, server_us) if tombstones.keys else None,
         }
 
     def _journal_exhausted(

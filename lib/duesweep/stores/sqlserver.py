@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 from duesweep.core.address import SqlServerAddresses
 from duesweep.drivers.sqlserver.binding import bound_text, literal
@@ -21,7 +22,7 @@ from duesweep.stores.dialect import Dialect, Location, numbered
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import SQL_SERVER_KINDS, TableKind
 from duesweep.stores.sqlserver_task import SqlServerTask
-from duesweep.stores.summary import aware
+from duesweep.stores.summary import Lateness, aware, lateness_of
 
 # The first and the last `datetime`.
 _FIRST = "1753-01-01 00:00:00.000"
@@ -78,6 +79,10 @@ class SqlServer(Dialect):
         while some := session.execute("prune_attempts", source=source):
             pruned += some
         return pruned
+
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        rows = session.rows("lateness", sweep_id=sweep_id)
+        return lateness_of(row.lateness_ms for row in rows)
 
 
 SQL_SERVER = SqlServer()

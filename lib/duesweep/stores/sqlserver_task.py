@@ -32,6 +32,7 @@ from duesweep.stores.kinds import split_lock_key
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import HeaderCut
 from duesweep.stores.sql_task import FEW_COUNTERS, Begun, Locked, SqlTask
+from duesweep.stores.summary import packed
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
 from duesweep.stores.tombstone import Tombstones
@@ -391,6 +392,10 @@ class SqlServerTask(SqlTask):
         lock = f"{batches_lock(sweep_id)}/exhausted"
         row = self.statements.row("lock_sweep_counters", sweep_id=sweep_id, lock=lock)
         return None if row.answer < 0 else int(row.exhausted)
+
+    def late(self, late_ms: Sequence[int]) -> object:
+        """Packed, since there are no arrays."""
+        return packed(late_ms)
 
     def write_rows(self, name: str, same: Mapping[str, object], rows: Sequence[Values]) -> None:
         """One after the other; with one preparation, unless they have bodies, whose lengths have to

@@ -95,7 +95,7 @@ class Tombstones:
             for due, is_deferred in zip(self.instants_us, self.deferred, strict=True)
         ]
 
-    def encode(self, dispatched_us: int) -> bytes:
+    def encode(self, lateness_ms: Sequence[int | None], dispatched_us: int) -> bytes:
         """As they are journalled by a batch that was dispatched at `dispatched_us`, microseconds
         since 1970-01-01 UTC.
         """
@@ -109,7 +109,7 @@ class Tombstones:
             self.queues,
             self.instants_us,
             [dispatched_us] * len(self.keys),
-            self.lateness_ms(dispatched_us),
+            lateness_ms,
             [failures + 1 for failures in self.attempts],
             ["deferred" if is_deferred else "dispatched" for is_deferred in self.deferred]
             if any(self.deferred)
@@ -143,12 +143,6 @@ def columns(stream: bytes, *names: str) -> Sequence[Sequence[Any]]:
     options = pa.ipc.IpcReadOptions(included_fields=places)
     with pa.ipc.open_stream(stream, options=options) as reader:
         return [column.to_pylist() for column in reader.read_next_batch().columns]
-
-
-def known_lateness(stream: bytes) -> list[int]:
-    """How many milliseconds each message with a finite Due in an encoded stream was late."""
-    [late] = columns(stream, "lateness_ms")
-    return [ms for ms in late if ms is not None]
 
 
 def is_late(stream: bytes, by_ms: float) -> bool:

@@ -160,7 +160,7 @@ def test_setup_lets_no_server_compress_tombstones_again(endpoint: Endpoint) -> N
         " ORDER BY attnum"
     )
 
-    assert [row.attname for row in stored] == ["outcomes"]
+    assert [row.attname for row in stored] == ["lateness_ms", "outcomes"]
 
 
 def test_index_on_due_finds_the_next_one(

@@ -99,7 +99,8 @@ def test_all_pieces_of_a_sweep_are_written_once(
     monkeypatch.setattr(ledger_module, "BYTES_TOGETHER", 1)
     sweep_id, rows = uuid4(), [delayed_row() for _ in range(3)]
     delivered = [
-        Tombstones.of([Delivered(message(row), "q")], "Sales").encode(micros(DUE)) for row in rows
+        Tombstones.of([Delivered(message(row), "q")], "Sales").encode([0], micros(DUE))
+        for row in rows
     ]
     journal: Any = SimpleNamespace(source="a", batches=lambda _: ([one] for one in delivered))
     for _ in range(2):

@@ -32,7 +32,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 def _decoded(delivered: list[Delivered]) -> list[dict[str, object]]:
     tombstones = Tombstones.of(delivered, "Sales.Orders")
-    batch = decode(tombstones.encode(NOW_US))
+    batch = decode(tombstones.encode(tombstones.lateness_ms(NOW_US), NOW_US))
     assert batch.schema == schema()
     rows: list[dict[str, object]] = batch.to_pylist()
     return rows
@@ -113,7 +113,7 @@ def test_a_thousand_tombstones_are_about_fifty_kilobytes() -> None:
     delivered = [Delivered(message(), '"public"."Billing"') for _ in range(1_000)]
     tombstones = Tombstones.of(delivered, "Sales.Orders")
 
-    assert len(tombstones.encode(NOW_US)) < 60_000
+    assert len(tombstones.encode(tombstones.lateness_ms(NOW_US), NOW_US)) < 60_000
 
 
 def test_message_that_was_deferred_was_not_late() -> None:

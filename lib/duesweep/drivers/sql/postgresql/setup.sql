@@ -202,6 +202,7 @@ CREATE TABLE IF NOT EXISTS {journal} (
     failed integer,
     body_bytes bigint,
     attempts_changed boolean,
+    lateness_ms bigint[],
     outcomes bytea,
     -- kind 'slice': the end of a slice, and the results of its task's claim keys; error_text has the batches
     -- that the store could not move
@@ -297,8 +298,10 @@ ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS place text;
 -- Sweeps noted nothing without all of them, so earlier notes are too old to compare with the ledger.
 UPDATE {bindings} SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
--- Tombstones are compressed already: to try it costs the server more than to write them.
+-- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
+-- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
+ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 
 -- name: read_binding
 -- Returns a source's delayed table, the ledger that it is bound to and since when, which journal this is, the sweep

@@ -396,10 +396,10 @@ WHERE sweep_id = @sweep_id;
 -- name: journal_batch
 -- Journals the results of a batch, in the batch's own transaction.
 INSERT INTO {journal} (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, outcomes
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
     @sweep_id, @slice, 'batch', @dispatched, @failed, @body_bytes, @attempts_changed,
-    CONVERT(varbinary(max), @outcomes)
+    CONVERT(varbinary(max), @lateness_ms), CONVERT(varbinary(max), @outcomes)
 );
 
 -- name: refuse_dropped

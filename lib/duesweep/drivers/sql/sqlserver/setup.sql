@@ -232,6 +232,7 @@ CREATE TABLE {journal} (
     failed int,
     body_bytes bigint,
     attempts_changed bit,
+    lateness_ms varbinary(max),
     outcomes varbinary(max),
     -- kind 'slice': the end of a slice, and the results of its task's claim keys; error_text has the batches
     -- that the store could not move

@@ -192,6 +192,13 @@ FROM {journal}
 WHERE sweep_id = @sweep_id AND kind = 'slice'
 ORDER BY id;
 
+-- name: lateness
+-- Returns the packed lateness of each batch of a sealed sweep: the server has no aggregate for percentiles.
+SELECT j.lateness_ms
+FROM {journal} j
+WHERE j.sweep_id = @sweep_id AND j.kind = 'batch' AND j.outcomes IS NOT NULL
+ORDER BY j.id;
+
 -- name: failure_reasons
 -- Returns why messages of a closed sweep failed: each reason, how often, and a destination, the most frequent
 -- first. Columns hold rounded milliseconds, so the sweep's span is widened by 1 ms at both ends.

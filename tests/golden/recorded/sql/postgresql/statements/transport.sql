@@ -220,6 +220,7 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_journal" (
     failed integer,
     body_bytes bigint,
     attempts_changed boolean,
+    lateness_ms bigint[],
     outcomes bytea,
     given bigint,
     claimed bigint,
@@ -307,6 +308,7 @@ ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uui
     ADD COLUMN IF NOT EXISTS place text;
 UPDATE "public"."duesweep_bindings" SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
+ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 DO 'BEGIN IF coalesce(obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class''), '''') IN ('''', ''duesweep format 1 (0.1.0 or newer)'') THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 2 (0.1.0 or newer)''; END IF; END';
 
 -- name: create_queue
@@ -729,12 +731,12 @@ SELECT m.id, m.headers, m.body
 FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS m (id, headers, body);
 
 -- name: journal_batch
--- $1 uuid, $2 int2, $3 int2, $4 int2, $5 int2, $6 bool, $7 ? or bytea
+-- $1 uuid, $2 int2, $3 int2, $4 int2, $5 int2, $6 bool, $7 ?, $8 ? or bytea
 INSERT INTO "public"."duesweep_journal" (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, outcomes
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
     $1, $2, 'batch', $3, $4, $5,
-    $6, $7
+    $6, $7::bigint[], $8
 );
 
 -- name: journal_cancelled
@@ -809,6 +811,14 @@ INSERT INTO "public"."duesweep_journal" (
 -- name: keep_place
 -- $1 ?, $2 ?
 UPDATE "public"."duesweep_bindings" SET place = $1 WHERE source = $2;
+
+-- name: lateness
+-- $1 uuid
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY l.ms) AS p50,
+       percentile_disc(0.95) WITHIN GROUP (ORDER BY l.ms) AS p95,
+       max(l.ms) AS longest
+FROM "public"."duesweep_journal" j CROSS JOIN LATERAL unnest(j.lateness_ms) AS l (ms)
+WHERE j.sweep_id = $1;
 
 -- name: list_subscribers
 -- $1 ?

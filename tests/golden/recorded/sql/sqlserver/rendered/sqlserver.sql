@@ -319,6 +319,7 @@ CREATE TABLE [nsb].[dbo].[journal] (
     failed int,
     body_bytes bigint,
     attempts_changed bit,
+    lateness_ms varbinary(max),
     outcomes varbinary(max),
     given bigint,
     claimed bigint,
@@ -935,12 +936,12 @@ INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body) VALUES (?, ?, ?);
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body) VALUES (?, 1, ?, ?);
 
 -- name: journal_batch
--- sweep_id, slice, dispatched, failed, body_bytes, attempts_changed, outcomes
+-- sweep_id, slice, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 INSERT INTO [nsb].[dbo].[journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, outcomes
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
     ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?)
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
 );
 
 -- name: journal_cancelled
@@ -994,6 +995,13 @@ UPDATE [nsb].[dbo].[bindings] SET place = ? WHERE source = ?;
 
 -- name: last_message
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[queue] q WITH (READPAST, READCOMMITTEDLOCK);
+
+-- name: lateness
+-- sweep_id
+SELECT j.lateness_ms
+FROM [nsb].[dbo].[journal] j
+WHERE j.sweep_id = ? AND j.kind = 'batch' AND j.outcomes IS NOT NULL
+ORDER BY j.id;
 
 -- name: list_subscribers
 -- topic

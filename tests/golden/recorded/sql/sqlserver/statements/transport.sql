@@ -61,7 +61,7 @@ COMMIT TRANSACTION;
 SET XACT_ABORT OFF;
 
 -- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_failures + journal_batch + refuse_dropped + commit_at_once
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 int, $13 int, $14 int, $15 int, $16 int, $17 varbinary(max)
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 int, $13 int, $14 int, $15 int, $16 int, $17 varbinary(max), $18 varbinary(max)
 SET XACT_ABORT ON;
 BEGIN TRANSACTION;
 DECLARE @Answer int;
@@ -103,17 +103,17 @@ IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
 IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
     THROW 50000, N'messages have failed since they were read', 1;
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, outcomes
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
     ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?)
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
 );
 IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
 COMMIT TRANSACTION;
 SET XACT_ABORT OFF;
 
 -- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_new_failures + journal_batch + refuse_dropped + commit_at_once
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max), $13 int, $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max)
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max), $13 int, $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max), $21 varbinary(max)
 SET XACT_ABORT ON;
 BEGIN TRANSACTION;
 DECLARE @Answer int;
@@ -160,10 +160,10 @@ DECLARE @Attempts bigint = (
 );
 IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, outcomes
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
     ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?)
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
 );
 IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
 COMMIT TRANSACTION;
@@ -681,12 +681,12 @@ SELECT CONVERT(datetime2(7), GETUTCDATE()) AS horizon;
 INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) VALUES (?, 1, ?, ?);
 
 -- name: journal_batch
--- $1 nvarchar(max), $2 int, $3 int, $4 int, $5 int, $6 int, $7 nvarchar(max) or varbinary(max)
+-- $1 nvarchar(max), $2 int, $3 int, $4 int, $5 int, $6 int, $7 varbinary(max), $8 nvarchar(max) or varbinary(max)
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, outcomes
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
     ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?)
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
 );
 
 -- name: journal_cancelled
@@ -740,6 +740,13 @@ UPDATE [nsb].[dbo].[duesweep_bindings] SET place = ? WHERE source = ?;
 
 -- name: last_message
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK);
+
+-- name: lateness
+-- $1 nvarchar(max)
+SELECT j.lateness_ms
+FROM [nsb].[dbo].[duesweep_journal] j
+WHERE j.sweep_id = ? AND j.kind = 'batch' AND j.outcomes IS NOT NULL
+ORDER BY j.id;
 
 -- name: list_subscribers
 -- $1 nvarchar(max)
