@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from duesweep.operations.opening import open_endpoint
+from duesweep.operations.run import run_all
+from duesweep.stores.sql_due import SqlDue
+from duesweep.sweep.stop import Stop
 from support.commands import run, run_on_shell
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.waiting import until
@@ -76,6 +80,26 @@ def test_one_that_is_out_of_reach_or_misconfigured_costs_only_itself(endpoint: E
     errors = [each["error"] for each in document["sources"] if each["outcome"] == "error"]
     assert len(errors) == 6
     assert [error for error in errors if "slizes" in error]
+
+
+def test_plan_of_one_passes_over_messages_that_its_look_found_held_back(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be a million, and each step of a plan would look at them again."""
+    endpoint.set_up("Billing").delay("Billing")
+    seen: list[bool] = []
+    plan = SqlDue.plan_at_once
+
+    def noted(due: SqlDue, horizon: Any, slicing: Any, most: int) -> Any:
+        seen.append(horizon.since is not None)
+        return plan(due, horizon, slicing, most)
+
+    monkeypatch.setattr(SqlDue, "plan_at_once", noted)
+
+    [(_, run)] = run_all([open_endpoint(endpoint.config())], Stop())
+
+    assert run.report is not None
+    assert (run.report.dispatched, seen) == (1, [True])
 
 
 def test_message_without_a_queue_is_one_endpoints_affair(

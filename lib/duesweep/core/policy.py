@@ -222,7 +222,7 @@ class RateLimits:
 
 
 # Each batch asks for each of its destinations.
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=100_000)
 def _limit_of(limits: tuple[RateLimit, ...], name: str) -> RateLimit | None:
     return next((each for each in limits if fits_destination(name, each.pattern)), None)
 

@@ -228,6 +228,7 @@ def act(
     if not chosen.would_change:
         return Changed.of(chosen, Tally())
     require_reason(reason, chosen.would_change)
+    logs.step(f"{command.done}: 0")
     context, stop = endpoint.context, stop or Stop()
     operators = operators_of(context.store, f"the command `{command}`")
     with command_ledger(context, endpoint.spark) as ledger, operators.open_driver() as session:
@@ -242,7 +243,6 @@ def act(
         command_id, done = str(run.sweep_id), Tally()
         try:
             with operators.open_changes() as changing:
-                logs.step(f"{command.done}: 0")
                 batches = work(ledger, changing, run)
                 while not stop.is_wanted and (batch := next(batches, None)) is not None:
                     done += batch

@@ -146,7 +146,7 @@ def hand_over(
     # As if it began at once: it takes all messages that the queues can hold.
     look_ahead = LookAhead(longest_delay(context), started=inf)
     context = replace(context, look_ahead=look_ahead, cutoff=cutoff)
-    # Another round would plan without the cutoff, and `--abort` would find none at its rest.
+    # While it rests before another round, `--abort` would find none.
     single = Rounds(context.breaker, context.world.clock, is_single=True)
     report = sweep(engine, context, shown, stop=stop, rounds=single)
     with context.store.open_driver() as session:

@@ -78,10 +78,10 @@ class NextDue(NamedTuple):
 class Look:
     """The result of a look at the store. `has_work`: any message is eligible, or any sweep
     unsettled; `needs_spark`: it is for Spark. `notices` are the store's. `next_due`: the next
-    message, if there is no work, and if the store can tell. `pauses` are in force. Without
-    work, `held_back` are the due messages, and `next_attempt` is the first of the failed ones.
-    `planned`: the plan of a sweep in this process, if it is made already. `has_unsettled`: another
-    one settles sweeps.
+    message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
+    messages with an earlier Due are held back; None: not known. Without work, `held_back` are the
+    due messages, and `next_attempt` is the first of the failed ones. `planned`: the plan of a sweep
+    in this process, if it is made already. `has_unsettled`: another one settles sweeps.
     """
 
     has_work: bool
@@ -89,6 +89,7 @@ class Look:
     notices: Sequence[Problem]
     next_due: NextDue | None = None
     pauses: Sequence[Pause] = ()
+    since: datetime | None = None
     next_attempt: NextDue | None = None
     held_back: Sequence[HeldBack] = ()
     planned: Planned | None = None
@@ -178,6 +179,7 @@ def look(
         needs_spark=choice.is_spark(count),
         notices=notices,
         pauses=pauses,
+        since=work.since,
         planned=planned,
     )
 

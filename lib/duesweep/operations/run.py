@@ -222,6 +222,7 @@ def sweep_seen(
                 shown,
                 stop=stop,
                 planned=look.planned,
+                since=look.since,
                 rounds=rounds,
                 settler=settler,
             )
@@ -334,7 +335,8 @@ def _due(turn: _Turn) -> int:
     context = turn.endpoint.context
     try:
         with context.store.open_driver() as session:
-            return session.due.count_pending(context.reach(session.due.horizon()))
+            horizon = replace(context.reach(session.due.horizon()), since=turn.look.since)
+            return session.due.count_pending(horizon)
     except DuesweepError:
         # Its own sweep tells.
         return 0

@@ -35,9 +35,9 @@ class LowWater:
         self._clock = clock
         self._mark: datetime | None = None
         self._pauses: Sequence[Pause] = ()
-        # How long a look from the mark takes, and how much longer the last one at all took: by
-        # whether they find nothing. Looks that do send more statements, and each is a round trip.
-        self._usual_seconds = {True: 0.0, False: 0.0}
+        # By whether looks find nothing, as these send more statements: how long the last two from
+        # the mark took, and how much longer the last one at all took.
+        self._usual_seconds: dict[bool, list[float]] = {True: [], False: []}
         self._longer_seconds = {True: 0.0, False: 0.0}
         # How long to rest after a look at all messages, and when the next one is.
         self._rest_seconds = self._next_at = 0.0
@@ -73,11 +73,12 @@ class LowWater:
         return work
 
     def _measure(self, took: float, *, is_idle: bool, looks_at_all: bool) -> None:
+        usual = self._usual_seconds[is_idle]
         if not looks_at_all:
-            self._usual_seconds[is_idle] = took
+            self._usual_seconds[is_idle] = [*usual[-1:], took]
             return
-        longer = max(0.0, took - self._usual_seconds[is_idle])
-        # Of two: a single one may have waited for something else.
+        # Of two, always: a single one may have waited for something else.
+        longer = max(0.0, took - min(usual or self._usual_seconds[not is_idle], default=0.0))
         both = min(longer, self._longer_seconds[is_idle])
         rest = _REST_PER_LOOK * both if both >= _LONG_SECONDS else 0.0
         self._rest_seconds = min(_MOST_REST_SECONDS, rest)

@@ -7,6 +7,7 @@ A sweep that runs once has one round. A watcher's has more, for messages as they
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from duesweep.core import logs
 from duesweep.core.account import SweepReport
@@ -35,10 +36,9 @@ Shown = Callable[[SweepRun, int], AbstractContextManager[object]]
 @dataclass(slots=True)
 class Sweeping:
     """The state of one call of `sweep`, for all its sweeps: its arguments, and the `backlog` of its
-    plan.
-    `planned` is not used yet; `last` is the last sweep, if it was opened. `are_held`: there are
-    pauses; `has_left`: some messages were left, and are to be planned again soon; before
-    `failed_at` no message failed.
+    plan. `planned` is not used yet; without it, messages due before `since` are held back at first.
+    `last` is the last sweep, if it was opened. `are_held`: there are pauses; `has_left`: some
+    messages were left, and are to be planned again soon; before `failed_at` no message failed.
     """
 
     engine: Engine
@@ -48,6 +48,7 @@ class Sweeping:
     rounds: Rounds
     settler: Settler | None = None
     planned: Planned | None = None
+    since: datetime | None = None
     backlog: Backlog = field(default_factory=Backlog)
     last: "OpenSweep | None" = None
     are_held: bool = False

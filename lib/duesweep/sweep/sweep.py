@@ -19,6 +19,7 @@ come due, and is settled while the next one delivers (settler.py).
 """
 
 from dataclasses import replace
+from datetime import datetime
 from math import inf
 from uuid import UUID
 
@@ -71,6 +72,7 @@ def sweep(
     *,
     stop: Stop | None = None,
     planned: Planned | None = None,
+    since: datetime | None = None,
     rounds: Rounds | None = None,
     settler: Settler | None = None,
 ) -> SweepReport:
@@ -79,7 +81,8 @@ def sweep(
     of its own. Then the report has their sums, and the limits count for all of them together.
 
     `shown` is entered around dispatch with the open sweep and how many messages it found. `planned`
-    is a plan that was made just before. `rounds` are a watcher's, of which this is one; its
+    is a plan that was made just before; without one, the first plan is `since` a Due: a look has
+    found that earlier messages are held back. `rounds` are a watcher's, of which this is one; its
     `settler` writes the ledger, and the report says why earlier sweeps are not in it. `stop` ends
     it early: before the plan, else after the current batches. Raises the `DuesweepError`s of its
     parts; in every case the journal has all batches.
@@ -88,7 +91,7 @@ def sweep(
     with context.tracing.recording("sweep", attributes):
         rounds = rounds or Rounds(context.breaker, context.world.clock, context.batch_size.rows)
         stop = stop or Stop()
-        sweeping = Sweeping(engine, context, stop, shown, rounds, settler, planned)
+        sweeping = Sweeping(engine, context, stop, shown, rounds, settler, planned, since)
         if planned is not None:
             sweeping.take(planned.horizon, planned.slices)
         report = _sweep_all(sweeping)
@@ -158,6 +161,8 @@ def _sweep(sweeping: Sweeping) -> SweepReport | None:
         horizon = backlog.horizon
         if horizon is None:
             horizon = context.reach(session.due.horizon())
+            if sweeping.since is not None:
+                horizon = replace(horizon, since=sweeping.since)
             refuse_missing_queues(context, session.due, horizon)
             if ledger_error is not None and not session.due.count_pending(horizon, most=1):
                 # Otherwise each run would add an empty sweep that has to be settled.

@@ -79,6 +79,28 @@ def test_looks_that_take_long_and_find_work_begin_at_it() -> None:
     assert _looks(clock, due, marks, 1, 2, 2.1, 2.3, 2.5) == [None, None, 0, 0, None]
 
 
+def test_single_look_from_the_mark_that_took_long_does_not_end_its_use() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.25), LowWater(clock)
+    assert _looks(clock, due, marks, 0, 1, 2, 3) == [None, None, 1, 2]
+
+    due.seconds_from_mark = 0.3
+    assert _looks(clock, due, marks, 6) == [3]
+    due.seconds_from_mark = 0.0
+    assert _looks(clock, due, marks, 7, 8, 9) == [None, 7, 8]
+
+
+def test_look_that_finds_work_first_is_compared_with_looks_that_find_nothing() -> None:
+    """Else the first ones on a distant database would count as longer by their round trips."""
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.25), LowWater(clock)
+    due.seconds_from_mark = 0.25
+    assert _looks(clock, due, marks, 0, 1, 2) == [None, None, 1]
+
+    due.work = Work(_START)
+    assert _looks(clock, due, marks, 8, 9, 10) == [None] * 3
+
+
 def test_single_look_that_took_long_is_no_reason_to_look_at_all_less_often() -> None:
     clock = SettableClock()
     due, marks = _Due(clock, 0.0), LowWater(clock)

@@ -115,7 +115,7 @@ class Brokers:
         path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
         try:
             parameters = pika.URLParameters(path)
-        except (ValueError, TypeError, AssertionError, LookupError) as error:
+        except (ValueError, TypeError, AssertionError, LookupError, SyntaxError) as error:
             # An error's own text may quote the URL, and with it the password.
             raise ConfigError(
                 f"{self.setting}.url cannot be read: {type(error).__name__}",
