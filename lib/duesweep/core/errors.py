@@ -258,8 +258,8 @@ class SweepStoppedError(DuesweepError):
 
 class MessageError(DuesweepError):
     """One message's own fault, which costs it an attempt. A long text, which quotes the message, is
-    shortened: it is written down in several places. `copy_may_pass`: if the error queue refuses a
-    copy so, it may take it later.
+    shortened: it is written down in several places. `copy_may_pass`: an error queue that refuses
+    a copy with this error may take it later.
     """
 
     copy_may_pass = False
