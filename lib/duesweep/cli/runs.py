@@ -124,7 +124,8 @@ def watch(
     """Deliver messages as they fall due: wait for the next one, and sweep in this process. You can
     run two watchers of one endpoint: each is the stand-by of the other.
 
-    SIGTERM, SIGHUP and Ctrl-C end it after the current batch, with 0.
+    SIGTERM, SIGHUP and Ctrl-C end it after the current batch, with 0, or for several endpoints with
+    the code of one that it could not watch.
 
     Example: duesweep watch --port 10187
     """

@@ -111,7 +111,8 @@ _QUOTED = re.compile("\"[^\"]*\"|'[^']*'")
 # The texts of these errors name no table: lock time-out, statement time-out, deadlock.
 _NAMELESS = {
     "55P03": Problem(
-        "; another session holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"
+        "; another session holds a lock there",
+        "look for ALTER, TRUNCATE or VACUUM FULL, or for a frozen process of duesweep",
     ),
     "57014": Problem("", "if the server is only slow, raise timeouts.silence_seconds"),
     "40P01": Problem(""),
