@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf
+from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
@@ -44,6 +45,8 @@ from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first,
 
 # Another settler has its lease for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0
+# Of two commands that have seen each other, each waits a number of times by chance, up to this.
+_MOST_WAITS = 8
 _MOST_FAILURES = 1_000
 _STILL_UNDOES = "Command {}, which restores, replays or discards messages of {}, has not ended yet"
 
@@ -239,7 +242,8 @@ def act(
         earlier = settle_first(session, ledger, patience, seconds)
         if command.undoes and earlier is not None:
             raise earlier
-        run = _open(session, Command(command, given_by(), reason), patience)
+        opened = Command(command, given_by(), reason)
+        run = _open(session, opened, patience, context.world.chance())
         command_id, done = str(run.sweep_id), Tally()
         try:
             with operators.open_changes() as changing:
@@ -299,9 +303,12 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
         raise error
 
 
-def _open(session: OperatorDriver, command: Command, patience: Patience) -> SweepRun:
+def _open(
+    session: OperatorDriver, command: Command, patience: Patience, chance: Random
+) -> SweepRun:
     """Open the command. One that undoes waits until no other one is open. It looks when its own
-    is: of two that begin at once, even if one was frozen, one sees the other.
+    is: of two that begin at once, even if one was frozen, one sees the other. If both do, both
+    close theirs, and the first one that opens it again goes on.
     """
     while True:
         run = session.sweeps.open(session.due.horizon(), command=command)
@@ -311,12 +318,16 @@ def _open(session: OperatorDriver, command: Command, patience: Patience) -> Swee
         if session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
             session.journal.delete_settled(run.sweep_id, is_in_ledger=False)
         told = partial(_STILL_UNDOES.format, other, session.source)
-        if not patience.wait(told):
-            raise StoreError(
-                f"{told()}, and this command has changed nothing",
-                advice="try again when that one has ended",
-                transient=True,
-            )
+        waits = chance.randint(1, _MOST_WAITS)
+        while waits > 0 or other is not None:
+            if not patience.wait(told):
+                raise StoreError(
+                    f"{told()}, and this command has changed nothing",
+                    advice="try again when that one has ended",
+                    transient=True,
+                )
+            waits -= 1
+            other = _other_undoing(session.journal, run)
 
 
 def _other_undoing(journal: Journal, run: SweepRun) -> UUID | None:
