@@ -308,7 +308,7 @@ def _open(
 ) -> SweepRun:
     """Open the command. One that undoes waits until no other one is open. It looks when its own
     is: of two that begin at once, even if one was frozen, one sees the other. If both do, both
-    close theirs, and the first one that opens it again goes on.
+    close theirs, and the first one to open it again continues.
     """
     while True:
         run = session.sweeps.open(session.due.horizon(), command=command)

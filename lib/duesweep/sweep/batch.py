@@ -8,10 +8,11 @@ it runs in the careful form.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from duesweep.core.account import Account
+from duesweep.core.account import SERVICES, Account
 from duesweep.core.errors import (
     DestinationError,
     MessageError,
@@ -20,6 +21,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import (
     Address,
+    Delivered,
     Exhausted,
     Failed,
     Faulty,
@@ -32,6 +34,7 @@ from duesweep.core.message import (
 )
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
+from duesweep.drivers.statements import UndoneError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import Claim, Forwarded, Selection, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
@@ -86,6 +89,8 @@ class Batches:
         self._delivery = SliceDelivery(queue, self._clock, destinations)
         self._unusual, self._in_a_row = unusual, 0
         self._can_move = context.may_move and store.can_move
+        # Batches of the round before may have been sent to queues that cannot take them back.
+        self._was_lost = any(one.name == SERVICES for one in job.outages)
 
     def forms(self, *, is_usual: bool) -> Iterator[Form]:
         """The forms to try for a batch, one after the other; the last one never returns None.
@@ -106,6 +111,8 @@ class Batches:
             claim = store.claim(job.run, keys, self._destinations.left_alone)
             clock = StoreClock(claim.server_us, self._clock)
             held, free = Paused(claim.paused, context.own_name).separate(claim.messages)
+            if (self._was_lost or self.is_sending) and not context.queue.shares_transaction:
+                self._try_to_finish(free, clock)
             self.is_sending = bool(claim.messages)
             outcomes = self._charge(self._delivery.deliver_all(free, clock))
             outcomes += staying(held, Why.HELD)
@@ -117,6 +124,16 @@ class Batches:
                 self._queue.commit()
         self.is_sending = False
         return end
+
+    def _try_to_finish(self, messages: Sequence[Message], clock: StoreClock) -> None:
+        """Finish the batch in the store as if these messages were delivered, and undo that. A store
+        that refuses it, as one with a full disk or a locked table, would do so after each delivery:
+        the messages would arrive again and again.
+        """
+        delivered = [Delivered(message, "") for message in messages]
+        with suppress(UndoneError), self._store.transaction():
+            self._store.finish(self._job.run, self._slice_number, delivered, clock.now_us())
+            raise UndoneError
 
     def _charge(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Let each faulty message fail, or exhaust within the sweep's limit. That is asked
