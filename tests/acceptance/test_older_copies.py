@@ -1,6 +1,8 @@
 """A ledger or a database that was restored from an older copy, and two stores of one name."""
 
 import shutil
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -8,10 +10,12 @@ import pytest
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.world import NO_PATIENCE
+from duesweep.ledger.ledger import Ledger
 from duesweep.operations.watch import Ticker
 from duesweep.sweep.stop import Stop
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
+from support.trials.armed import dying
 from support.waiting import until
 
 _SETTINGS = {"retry__max_attempts": 1, "retry__initial_seconds": 0}
@@ -214,3 +218,33 @@ def test_journal_without_the_newest_column_keeps_how_far_the_ledger_was(
     endpoint.delay("Billing")
     ran = endpoint.run("sweep")
     assert (ran.code, len(endpoint.waiting())) == (0, 0), ran.told
+
+
+@pytest.mark.parametrize("other", ["sweep", "cancel"])
+def test_work_of_another_process_during_the_look_makes_no_older_copy(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    run_sweep(endpoint)
+    endpoint.delay("Billing")
+    since, looks = Ledger.since, list[str]()
+
+    def since_with_another(ledger: Ledger, source: str, moment: datetime) -> Iterable[str]:
+        looks.append(source)
+        if len(looks) == 1:
+            key = endpoint.delay("Billing", due_in_seconds=3_600)
+            # It writes the ledger, and is killed before it notes that in the journal.
+            with dying("before Journal.delete_settled"):
+                if other == "sweep":
+                    run_sweep(endpoint)
+                else:
+                    endpoint.run("cancel", key)
+        return since(ledger, source, moment)
+
+    monkeypatch.setattr(Ledger, "since", since_with_another)
+
+    ran = endpoint.run("sweep")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert len(looks) > 1
+    assert endpoint.run("audit").code == 0

@@ -199,8 +199,7 @@ def sweep_seen(
     """
     source, notices = context.store.source, look.notices
     # A sweep that this process has not reported is reported with the next one.
-    is_unreported = any(each == source for each, _ in stop.unreported)
-    if not look.has_work and not is_unreported:
+    if not look.has_work and not stop.unreported_of(source):
         return Run(
             source,
             "idle",

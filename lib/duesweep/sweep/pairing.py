@@ -162,8 +162,10 @@ def _older_copy(
             "restore the newer ledger. If it is lost, run the command `setup --rebind`, and know "
             "that errors replayed and messages restored since then look as if they were not",
         )
+    written = ledger.since(source, age.settled_at + _TICK)
+    # After that: what another process opens and writes meanwhile is either still there, or settled.
     unsettled = {str(one.sweep_id) for one in session.journal.unsettled()}
-    newer = [each for each in ledger.since(source, age.settled_at + _TICK) if each not in unsettled]
+    newer = [each for each in written if each not in unsettled]
     if not newer:
         return None
     return Problem(

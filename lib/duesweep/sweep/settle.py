@@ -172,7 +172,7 @@ def with_unreported(
     """The report, with the outcomes of messages in earlier sweeps of this process that failed
     before they had a report (`stop.unreported`).
     """
-    own = [sweep_id for source, sweep_id in stop.unreported if source == session.source]
+    own = stop.unreported_of(session.source)
     still_open = (
         {one.sweep_id for one in session.journal.unsettled() if not one.is_closed} if own else ()
     )

@@ -64,6 +64,11 @@ class Stop:
         stop.unreported = self.unreported
         return stop
 
+    def unreported_of(self, source: str) -> Sequence[UUID]:
+        """The sweeps of a source that have no report yet."""
+        # A copy: threads of other endpoints change the set.
+        return [sweep_id for each, sweep_id in tuple(self.unreported) if each == source]
+
     def after(self, claimed: int) -> "Stop":
         """The same, for a sweep after one that claimed this many messages."""
         return self if self._most is None else self.part(most=max(0, self._most - claimed))

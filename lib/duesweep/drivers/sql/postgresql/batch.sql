@@ -149,13 +149,17 @@ WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
 -- name: reserve
 -- Reserves seconds of a limit after all reserved ones, and returns after how many seconds
--- they begin. Waits for others that reserve.
+-- they begin. Waits for others that reserve. Each process has one reservation, so that more than a hundred are
+-- from before the server's clock was set back.
 INSERT INTO {limits} AS l (source, pattern, free_at)
 VALUES (
     %(source)s, %(pattern)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second'
 )
 ON CONFLICT (source, pattern) DO UPDATE SET
-    free_at = greatest(l.free_at, clock_timestamp()) + %(seconds)s::float8 * interval '1 second'
+    free_at = greatest(
+        clock_timestamp(),
+        least(l.free_at, clock_timestamp() + greatest(10, 100 * %(seconds)s::float8) * interval '1 second')
+    ) + %(seconds)s::float8 * interval '1 second'
 RETURNING greatest(
     0, extract(epoch FROM free_at - clock_timestamp())::float8 - %(seconds)s::float8
 ) AS wait_seconds;

@@ -180,16 +180,18 @@ JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
 
 -- name: reserve
 -- Reserves seconds of a limit after all reserved ones, and returns after how many seconds
--- they begin. Locks the limit's row until this transaction ends; waits for others that reserve.
+-- they begin. Locks the limit's row until this transaction ends; waits for others that reserve. Each process has one
+-- reservation, so that more than a hundred are from before the server's clock was set back.
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, @seconds) * 1000000);
+DECLARE @Latest bigint = @Now + CASE WHEN @Length > 100000 THEN 100 * @Length ELSE 10000000 END;
 INSERT INTO {limits} (source, pattern, free_us)
 SELECT @source, @pattern, @Now
 WHERE NOT EXISTS (
     SELECT 1 FROM {limits} l WITH (UPDLOCK, HOLDLOCK) WHERE l.source = @source AND l.pattern = @pattern
 );
 UPDATE {limits} WITH (UPDLOCK)
-SET free_us = CASE WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
+SET free_us = CASE WHEN free_us > @Latest THEN @Latest WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
 WHERE source = @source AND pattern = @pattern;
 SELECT CASE WHEN l.free_us - @Length > @Now THEN (l.free_us - @Length - @Now) / 1000000.0 ELSE 0.0 END
            AS wait_seconds
