@@ -1205,7 +1205,10 @@ VALUES (
     $1, $2, clock_timestamp() + $3::float8 * interval '1 second'
 )
 ON CONFLICT (source, pattern) DO UPDATE SET
-    free_at = greatest(l.free_at, clock_timestamp()) + $3::float8 * interval '1 second'
+    free_at = greatest(
+        clock_timestamp(),
+        least(l.free_at, clock_timestamp() + greatest(10, 100 * $3::float8) * interval '1 second')
+    ) + $3::float8 * interval '1 second'
 RETURNING greatest(
     0, extract(epoch FROM free_at - clock_timestamp())::float8 - $3::float8
 ) AS wait_seconds;

@@ -1607,13 +1607,14 @@ SELECT @@ROWCOUNT AS messages;
 -- seconds, source, pattern, source, pattern, source, pattern, source, pattern
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, ?) * 1000000);
+DECLARE @Latest bigint = @Now + CASE WHEN @Length > 100000 THEN 100 * @Length ELSE 10000000 END;
 INSERT INTO [nsb].[dbo].[limits] (source, pattern, free_us)
 SELECT ?, ?, @Now
 WHERE NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[limits] l WITH (UPDLOCK, HOLDLOCK) WHERE l.source = ? AND l.pattern = ?
 );
 UPDATE [nsb].[dbo].[limits] WITH (UPDLOCK)
-SET free_us = CASE WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
+SET free_us = CASE WHEN free_us > @Latest THEN @Latest WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
 WHERE source = ? AND pattern = ?;
 SELECT CASE WHEN l.free_us - @Length > @Now THEN (l.free_us - @Length - @Now) / 1000000.0 ELSE 0.0 END
            AS wait_seconds
