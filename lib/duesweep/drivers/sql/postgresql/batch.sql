@@ -148,9 +148,8 @@ FROM {attempts}
 WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
 -- name: reserve
--- Reserves seconds of a limit after all reserved ones, and returns after how many seconds
--- they begin. Waits for others that reserve. Each process has one reservation, so that more than a hundred are
--- from before the server's clock was set back.
+-- Reserves seconds of a limit after reserved ones, and returns after how many seconds they begin. Waits for others
+-- that reserve. More than a hundred reservations, one for each process, are from before the clock was set back.
 INSERT INTO {limits} AS l (source, pattern, free_at)
 VALUES (
     %(source)s, %(pattern)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second'

@@ -179,9 +179,8 @@ JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: reserve
--- Reserves seconds of a limit after all reserved ones, and returns after how many seconds
--- they begin. Locks the limit's row until this transaction ends; waits for others that reserve. Each process has one
--- reservation, so that more than a hundred are from before the server's clock was set back.
+-- Reserves seconds of a limit after reserved ones, and returns after how many seconds they begin. Locks the limit's
+-- row until this transaction ends; waits for others. More than a hundred are from before the clock was set back.
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, @seconds) * 1000000);
 DECLARE @Latest bigint = @Now + CASE WHEN @Length > 100000 THEN 100 * @Length ELSE 10000000 END;
