@@ -20,6 +20,7 @@ NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED = 404, 403, 406
 _NAME = re.compile(r"(?:exchange|queue) '(?P<name>.*?)(?P<end>' in vhost|\.\.\.$)")
 # The default exchange has no name, but the broker's texts call it this.
 _DEFAULT_EXCHANGE = "amq.default"
+_NODE_IS_DOWN = "is down or inaccessible"
 _ALERT = re.compile(r"\[SSL: \w*ALERT")
 _CLOSED = re.compile(r"ConnectionClosedByBroker: \((?P<code>\d+)\)")
 _GUESSES = (
@@ -35,7 +36,7 @@ _PASSING_REFUSAL = re.compile(r"limit \(\d+\) is reached|vhost '[^']*' is down")
 class ChannelClosedError(QueueError):
     """The broker refused something and closed the channel. The connection is still open.
 
-    `code` is AMQP's reply code.
+    `code` is AMQP's reply code. `is_missing`: what was asked for is not there.
     """
 
     stored_name = "duesweep.drivers.rabbitmq.errors.ChannelClosedError"
@@ -46,6 +47,8 @@ class ChannelClosedError(QueueError):
         found = _NAME.search(text)
         # A match cannot be pickled.
         self._found = None if found is None else found.groupdict()
+        # A queue without copies on a node of a cluster that is down is not found either.
+        self.is_missing = code == NOT_FOUND and _NODE_IS_DOWN not in text
 
     def is_about(self, exchange: str) -> bool:
         """Whether the broker's text names this exchange."""

@@ -3,7 +3,7 @@ it close the channel, if it does not name them.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +19,7 @@ from duesweep.drivers.rabbitmq.errors import (
     NOT_FOUND,
     PRECONDITION_FAILED,
     ChannelClosedError,
+    UnansweredError,
 )
 from duesweep.drivers.rabbitmq.publisher import Publication, PublishResult
 from duesweep.queues.base import Confirmation
@@ -69,10 +70,13 @@ def answer_of(
     results: Sequence[PublishResult],
     fault: QueueError | None,
     culprits: Mapping[str, MessageError] | None = None,
+    *,
+    down: Container[str] = (),
 ) -> Answer:
     """The outcomes of messages by the results of publications and the end of their channel.
 
-    `culprits`: the messages, by key, for which the broker closes the channel each time.
+    `culprits`: the messages, by key, for which the broker closes the channel each time. `down`:
+    endpoints whose queues are unavailable now: their messages have no fault.
     """
     culprits = culprits or {}
     closed = _closed_exchanges(sent, fault)
@@ -85,7 +89,7 @@ def answer_of(
             # Its level has lost a binding. That is not the message's fault.
             closed |= {one.publication.exchange: _LADDER_BROKEN.format(one.publication.exchange)}
         error = culprits.get(one.key) or _error(one, result, fault)
-        if error is None:
+        if error is None or one.destination in down:
             unconfirmed.add(one.key)
         else:
             refused[one.key] = error
@@ -95,6 +99,30 @@ def answer_of(
         {one.destination for one in sent if isinstance(refused.get(one.key), QueueNotFoundError)},
         not unconfirmed or bool(refused) or any(result in _ARE_ANSWERS for result in results),
     )
+
+
+def returned_by(sent: Sequence[Sent], results: Sequence[PublishResult]) -> AbstractSet[str]:
+    """The endpoints whose messages no queue took, without ones that went into the delay ladder."""
+    pairs = zip(sent, results, strict=True)
+    return {
+        one.destination
+        for one, result in pairs
+        if result is PublishResult.RETURNED and not one.is_delayed
+    }
+
+
+def silent_endpoints(
+    sent: Sequence[Sent], results: Sequence[PublishResult], fault: QueueError | None
+) -> AbstractSet[str]:
+    """The endpoints that answered none of their messages in time, if the broker answered all for
+    others; empty if it is the broker that is silent.
+    """
+    if not isinstance(fault, UnansweredError):
+        return frozenset()
+    answered, silent = set[str](), set[str]()
+    for one, result in zip(sent, results, strict=True):
+        (answered if result in _ARE_ANSWERS else silent).add(one.destination)
+    return silent if answered and not answered & silent else frozenset()
 
 
 def suspects(

@@ -19,7 +19,14 @@ from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
 from duesweep.drivers.rabbitmq.publisher import Publication, Publisher
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.queues.rabbitmq import topology
-from duesweep.queues.rabbitmq.answers import Probe, Sent, answer_of, suspects
+from duesweep.queues.rabbitmq.answers import (
+    Probe,
+    Sent,
+    answer_of,
+    returned_by,
+    silent_endpoints,
+    suspects,
+)
 from duesweep.queues.rabbitmq.link import Link, service_error
 from duesweep.queues.rabbitmq.topology import Kind, Style
 from duesweep.queues.rabbitmq.wire import (
@@ -136,6 +143,8 @@ class RabbitMqQueueSession(QueueSession):
         self._in_ladder: set[str] = set()
         # Exchanges that are unavailable now, with the reason.
         self._closed: dict[str, str] = {}
+        # Why the next delivery to an endpoint is not sent: its queue did not take the last one.
+        self._down: dict[str, DestinationError] = {}
         self._sent: list[Sent] = []
         self._publisher: Publisher | None = None
 
@@ -163,6 +172,8 @@ class RabbitMqQueueSession(QueueSession):
         refuse, which are not sent; `confirm` returns the others.
         """
         name = str(destination)
+        if (down := self._down.pop(name, None)) is not None:
+            raise down
         return self._publish(
             name,
             messages,
@@ -198,7 +209,12 @@ class RabbitMqQueueSession(QueueSession):
         culprits: dict[str, MessageError] = {}
         if found := suspects(self._sent, results, publisher.fault):
             culprits = Probe(self._link, deadline).culprits(found)
-        answer = answer_of(self._sent, results, publisher.fault, culprits)
+        silent = silent_endpoints(self._sent, results, publisher.fault)
+        for name in silent:
+            text = f"{name} on RabbitMQ takes no messages, as others do: {publisher.fault}"
+            self._down[name] = DestinationError(text, transient=False)
+        down = [name for name in returned_by(self._sent, results) if self._is_down(name)]
+        answer = answer_of(self._sent, results, publisher.fault, culprits, down=down)
         self._publisher, self._sent = None, []
         if self._has_deferred:
             self._punctuality.end_batch()
@@ -206,7 +222,7 @@ class RabbitMqQueueSession(QueueSession):
         self._closed |= answer.closed
         self._found -= answer.closed.keys() | answer.missing
         self._in_ladder -= answer.missing
-        self._link.note(publisher.fault, is_fruitful=answer.is_fruitful)
+        self._link.note(None if silent else publisher.fault, is_fruitful=answer.is_fruitful)
         return answer.confirmation
 
     def rollback(self) -> None:
@@ -270,6 +286,15 @@ class RabbitMqQueueSession(QueueSession):
             self._ask(name, partial(topology.bind, binding=binding))
         self._in_ladder.add(name)
 
+    def _is_down(self, name: str) -> bool:
+        """Whether an endpoint that took no message has a queue, which is unavailable now."""
+        with suppress(QueueNotFoundError):
+            try:
+                self._find(Kind.QUEUE, name)
+            except DestinationError as error:
+                self._down[name] = error
+        return name in self._down
+
     def _find(self, kind: Kind, name: str) -> None:
         self._ask(name, partial(topology.find, kind=kind, name=name))
 
@@ -277,12 +302,12 @@ class RabbitMqQueueSession(QueueSession):
         try:
             self._link.ask(lambda: ask(self._link.channel))
         except ChannelClosedError as error:
-            if error.code == NOT_FOUND:
+            if error.is_missing:
                 raise QueueNotFoundError(
                     f"There is no queue {name} on RabbitMQ: {error}"
                 ) from error
             raise DestinationError(
-                f"{name} on RabbitMQ cannot be used: {error}", transient=False
+                f"{name} on RabbitMQ cannot be used: {error}", transient=error.code == NOT_FOUND
             ) from error
 
 

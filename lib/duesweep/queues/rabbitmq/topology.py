@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from duesweep.core.errors import ConfigError, UnreadableAddressError
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
-from duesweep.drivers.rabbitmq.errors import NOT_FOUND, PRECONDITION_FAILED, ChannelClosedError
+from duesweep.drivers.rabbitmq.errors import PRECONDITION_FAILED, ChannelClosedError
 
 LONGEST_NAME = 255
 # A broker removes them where it looks for a name: it would find another queue, or itself.
@@ -210,7 +210,7 @@ def is_there(channel: Channel, kind: Kind, name: str) -> bool:
     try:
         find(channel, kind, name)
     except ChannelClosedError as error:
-        if error.code != NOT_FOUND:
+        if not error.is_missing:
             raise
         return False
     return True

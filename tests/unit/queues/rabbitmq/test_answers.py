@@ -5,7 +5,7 @@ import pytest
 from duesweep.core.errors import QueueError, QueueNotFoundError, RefusedMessageError
 from duesweep.drivers.rabbitmq.errors import ChannelClosedError, UnansweredError
 from duesweep.drivers.rabbitmq.publisher import Publication, PublishResult
-from duesweep.queues.rabbitmq.answers import Answer, Sent, answer_of
+from duesweep.queues.rabbitmq.answers import Answer, Sent, answer_of, returned_by, silent_endpoints
 from duesweep.queues.rabbitmq.topology import DELAY_HEADER
 
 GONE = ChannelClosedError(404, "NOT_FOUND - no exchange 'Billing' in vhost 'v'")
@@ -137,3 +137,60 @@ def test_batch_is_fruitful_when_anything_was_answered(
     messages = [sent(str(number)) for number in range(len(results))]
 
     assert answer_of(messages, results, LOST).is_fruitful is is_fruitful
+
+
+def test_messages_for_a_queue_that_is_down_have_no_fault() -> None:
+    answer = answer_of([sent()], [PublishResult.RETURNED], None, down={"Billing"})
+
+    assert answer.confirmation.refused == {}
+    assert answer.confirmation.unconfirmed == {"k"}
+    assert answer.missing == frozenset()
+
+
+def test_endpoints_whose_messages_came_back_are_asked_for_but_not_ladder_levels() -> None:
+    both = [sent("a"), sent("b", delayed=True)]
+    back = [PublishResult.RETURNED] * 2
+
+    assert returned_by(both, back) == {"Billing"}
+    assert returned_by(both[1:], back[1:]) == set()
+    assert returned_by([sent()], [PublishResult.REFUSED]) == set()
+
+
+_SHIPPED, _OPEN = PublishResult.CONFIRMED, PublishResult.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("results", "fault", "silent"),
+    [
+        ([_OPEN, _OPEN, _SHIPPED], SILENT, {"Billing"}),
+        ([_OPEN, _OPEN, PublishResult.RETURNED], SILENT, {"Billing"}),
+        # Billing takes some, and is only slow.
+        ([_SHIPPED, _OPEN, _SHIPPED], SILENT, set()),
+        # Nobody was answered: it is the broker.
+        ([_OPEN, _OPEN, _OPEN], SILENT, set()),
+        ([_OPEN, _OPEN, _SHIPPED], LOST, set()),
+        ([_SHIPPED, _SHIPPED, _SHIPPED], None, set()),
+    ],
+)
+def test_endpoint_that_alone_does_not_answer_is_not_the_brokers_silence(
+    results: list[PublishResult], fault: QueueError | None, silent: set[str]
+) -> None:
+    shipped = Sent("c", "Shipping", Publication("Shipping", "", {}, {}, b""))
+
+    assert silent_endpoints([sent("a"), sent("b"), shipped], results, fault) == silent
+
+
+@pytest.mark.parametrize(
+    ("text", "is_missing"),
+    [
+        ("NOT_FOUND - no queue 'Billing' in vhost 'v'", True),
+        (
+            "NOT_FOUND - home node 'rabbit@b' of durable queue 'Billing' in vhost 'v' is down or "
+            "inaccessible",
+            False,
+        ),
+    ],
+)
+def test_queue_of_a_node_that_is_down_is_not_missing(text: str, *, is_missing: bool) -> None:
+    assert ChannelClosedError(404, text).is_missing is is_missing
+    assert not ChannelClosedError(406, text).is_missing
