@@ -174,6 +174,30 @@ def test_watcher_of_several_serves_them_all_and_one_that_fails_costs_only_itself
             each.delay("Mails", due_in_seconds=1)
         until(lambda: not any(each.waiting() for each in endpoints))
         until(lambda: sum(one["dispatched"] for one in watcher.health()[1]["sources"]) == 9)
+        status, health = watcher.health()
         assert watcher.end() == 2
 
+    *good, failed = health["sources"]
+    assert (status, health["is_well"], failed["is_well"]) == (503, False, False)
+    assert "slizes" in failed["error"]
+    assert all(each["is_well"] for each in good)
+
     assert "slizes" in watcher.events("not_watched")[0]["error"]
+
+
+@pytest.mark.usefixtures("endpoints")
+def test_endpoint_whose_tables_come_later_is_watched_then(endpoint: Endpoint) -> None:
+    late = endpoint.named("Late")
+    with watching(Path(_fleet(endpoint, 'store.endpoint = "Late"')), "--port", "0") as watcher:
+
+        def error() -> str | None:
+            found: str | None = watcher.health()[1]["sources"][-1]["error"]
+            return found
+
+        until(lambda: error() is not None)
+        late.set_up("Mails").delay("Mails")
+        until(lambda: not late.waiting())
+        until(lambda: error() is None and watcher.health()[0] == 200)
+        assert watcher.end() == 0
+
+    assert "Late" in watcher.events("trouble")[0]["source"]

@@ -10,7 +10,7 @@ from duesweep import config as configuration
 from duesweep.cli.port import pages_of, serving
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core import logs
-from duesweep.core.errors import make_printable, worst
+from duesweep.core.errors import DuesweepError, make_printable, worst
 from duesweep.core.result import exit_code_of
 from duesweep.core.world import Waits
 from duesweep.operations.endpoint import Endpoint, Stop
@@ -43,14 +43,23 @@ def run(
             if not endpoints:
                 raise error
             logs.error("not_watched", source=source, error=make_printable(str(error)))
-        codes = _watch(endpoints, stop, options)
+        codes = _watch(endpoints, failures, stop, options)
     return worst([*(exit_code_of(error) for _, error in failures), *codes])
 
 
-def _watch(endpoints: Sequence[Endpoint], stop: Stop, options: WatchOptions) -> Sequence[int]:
-    """Watch all of them."""
+def _watch(
+    endpoints: Sequence[Endpoint],
+    failures: Sequence[tuple[str, DuesweepError]],
+    stop: Stop,
+    options: WatchOptions,
+) -> Sequence[int]:
+    """Watch all of them. Monitors also see the `failures`, which are not watched."""
     watched = [_watched(each, stop, options) for each in endpoints]
-    healths, tickers = [each.health for each in watched], [each.ticker for each in watched]
+    tickers, are_several = [each.ticker for each in watched], len(watched) > 1
+    healths = [each.health for each in watched]
+    for source, error in failures:
+        healths.append(Health(source, options.max_wait))
+        healths[-1].end(make_printable(str(error)))
     systemd = Systemd(healths)
     file = [HealthFile(options.health_file, healths)] if options.health_file else []
     shared: list[Observer] = [systemd, *file]
@@ -68,7 +77,10 @@ def _watch(endpoints: Sequence[Endpoint], stop: Stop, options: WatchOptions) -> 
         logs.info("watching", sources=sources, max_wait_seconds=options.max_wait)
         try:
             codes = watch_all(
-                [partial(_run, each, options, shared) for each in watched],
+                [
+                    (each.ticker.source, partial(_run, each, options, shared, are_several))
+                    for each in watched
+                ],
                 look_after,
                 lambda number: stop.is_wanted and tickers[number].is_looking,
             )
@@ -101,12 +113,27 @@ def _watched(endpoint: Endpoint, stop: Stop, options: WatchOptions) -> _Watched:
     return _Watched(ticker, own, health, Log(endpoint.source, waits), metrics)
 
 
-def _run(watched: _Watched, options: WatchOptions, shared: Sequence[Observer]) -> None:
+def _run(
+    watched: _Watched,
+    options: WatchOptions,
+    shared: Sequence[Observer],
+    is_one_of_several: bool,  # noqa: FBT001 - of a partial
+) -> None:
     ticker = watched.ticker
     observers: list[Observer] = [watched.log, watched.health, *shared]
     observers += [] if options.port is None else [watched.metrics]
     try:
-        watch(ticker.source, ticker.tick, watched.stop, observers, most_seconds=options.max_wait)
+        watch(
+            ticker.source,
+            ticker.tick,
+            watched.stop,
+            observers,
+            most_seconds=options.max_wait,
+            is_one_of_several=is_one_of_several,
+        )
+    except Exception as error:
+        watched.health.end(make_printable(str(error) or type(error).__name__))
+        raise
     finally:
         watched.health.end()
         ticker.close()

@@ -60,11 +60,16 @@ def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list
     duesweep.toml, which may be missing. `endpoint`: only endpoints of this name.
 
     Raises `ConfigError` for a path that leads to none, if none has the name, or if the environment
-    gives all of them another one. A file of a folder that cannot be read is an endpoint with an
+    gives all of them another one. One of several files that cannot be read is an endpoint with an
     error.
     """
     if paths or _DEFAULT_FILE.exists():
-        found = [each for path in paths or [_DEFAULT_FILE] for each in _in_path(path)]
+        several = len(paths) > 1
+        found = [
+            each
+            for path in paths or [_DEFAULT_FILE]
+            for each in _in_path(path, is_one_of_several=several)
+        ]
     else:
         found = [EndpointSettings(str(_DEFAULT_FILE), {})]
     if endpoint is None:
@@ -102,13 +107,19 @@ def only_one(of: Path | None, found: Sequence[EndpointSettings]) -> EndpointSett
     return found[0]
 
 
-def _in_path(path: Path) -> list[EndpointSettings]:
+def _in_path(path: Path, *, is_one_of_several: bool) -> list[EndpointSettings]:
     try:
         is_folder = path.is_dir()
     except OSError:
         # One that cannot be looked at is refused as a file.
         is_folder = False
-    return _in_folder(path) if is_folder else _in_file(path)
+    if is_folder:
+        return _in_folder(path)
+    if not is_one_of_several:
+        return _in_file(path)
+    # A wrong path is a mistake of the command; wrong content is this endpoint's alone.
+    _require_file(path)
+    return _in_one_of_several(path)
 
 
 def _in_folder(folder: Path) -> list[EndpointSettings]:
@@ -117,13 +128,14 @@ def _in_folder(folder: Path) -> list[EndpointSettings]:
         raise ConfigError(
             f"The folder {folder} holds no configuration", advice="put .toml files there"
         )
-    found: list[EndpointSettings] = []
-    for file in files:
-        try:
-            found += _in_file(file)
-        except ConfigError as error:
-            found.append(EndpointSettings(str(file), {}, error))
-    return found
+    return [each for file in files for each in _in_one_of_several(file)]
+
+
+def _in_one_of_several(file: Path) -> list[EndpointSettings]:
+    try:
+        return _in_file(file)
+    except ConfigError as error:
+        return [EndpointSettings(str(file), {}, error)]
 
 
 def _in_file(file: Path) -> list[EndpointSettings]:

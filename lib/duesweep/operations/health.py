@@ -76,9 +76,12 @@ class Health:
                 dispatched=known.dispatched + (report.dispatched if report else 0),
             )
 
-    def end(self) -> None:
-        """Note that the watcher has ended."""
+    def end(self, error: str | None = None) -> None:
+        """Note that the watcher has ended, by this error; None: it was to end."""
         self._is_over = True
+        if error is not None:
+            with self._lock:
+                self._known = replace(self._known, error=error)
 
     @property
     def behind_seconds(self) -> float | None:

@@ -217,14 +217,17 @@ def watch(
     observers: Sequence[Observer],
     *,
     most_seconds: float,
+    is_one_of_several: bool = False,
 ) -> None:
     """Tick until `stop` is wanted, and wait `most_seconds` at most between two ticks.
 
     Raises `ConfigError` if the first tick does, since then a person is there to correct it; after a
-    later one it waits, as a database that is restored lacks its tables for a while. Raises
+    later one it waits, as a database that is restored lacks its tables for a while. One of several
+    watches waits always, and raises the error in the end if no tick was without one. Raises
     `SparkError`: a session that is lost does not come back in its process.
     """
     row, is_first = _Row(), True
+    wrong: ConfigError | None = None
     while not stop.is_wanted:
         began = time.monotonic()
         try:
@@ -232,8 +235,10 @@ def watch(
         except SparkError:
             raise
         except (DuesweepError, OSError) as error:
-            if is_first and isinstance(error, ConfigError):
-                raise
+            if isinstance(error, ConfigError) and (is_first or wrong is not None):
+                if not is_one_of_several:
+                    raise
+                wrong = error
             run = failed_run(source, _known(error), time.monotonic() - began)
             row.failed += 1
             # Messages that come due do not need the ledger.
@@ -241,11 +246,14 @@ def watch(
             most = MOST_WAIT_FOR_LEDGER_SECONDS if is_ledgers else MOST_WAIT_AFTER_ERRORS_SECONDS
             seconds = wait_after(row.failed, most)
         else:
+            wrong = None
             seconds = _seconds_after(run, row, most_seconds)
         for observer in observers:
             observer(run)
         is_first = False
         stop.wait(seconds)
+    if wrong is not None:
+        raise wrong
 
 
 def _known(error: DuesweepError | OSError) -> DuesweepError:
@@ -278,12 +286,12 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
 
 
 def watch_all(
-    watches: Sequence[Callable[[], None]],
+    watches: Sequence[tuple[str, Callable[[], None]]],
     look_after: Callable[[], object] = lambda: None,
     may_be_left: Callable[[int], bool] = lambda _: False,
 ) -> list[int]:
-    """Run all until they end, a thread for each; their exit codes. Raises the error of a single
-    one; the error of one of several is logged, and the others continue.
+    """Run all until they end, each of a source and in a thread; their exit codes. Raises the error
+    of a single one; the error of one of several is logged, and the others continue.
 
     This thread waits for nothing else, so that signals take effect at once. It calls `look_after`
     again and again, and does not wait for a watch that, by its number, `may_be_left`.
@@ -292,11 +300,11 @@ def watch_all(
     threads = [
         threading.Thread(
             target=_watch_one,
-            args=(each, errors, len(watches) > 1),
+            args=(each, errors, source if len(watches) > 1 else None),
             name=f"duesweep watch {number}",
             daemon=True,
         )
-        for number, each in enumerate(watches)
+        for number, (source, each) in enumerate(watches)
     ]
     for thread in threads:
         thread.start()
@@ -309,17 +317,17 @@ def watch_all(
     return [exit_code_of(error) for error in errors] or [ExitCode.DONE]
 
 
-def _watch_one(watch: Callable[[], None], errors: list[Exception], is_one_of_several: bool) -> None:  # noqa: FBT001 - a thread's arguments
+def _watch_one(watch: Callable[[], None], errors: list[Exception], source: str | None) -> None:
     try:
         watch()
     except Exception as error:  # noqa: BLE001 - of whatever kind: the others continue
         errors.append(error)
-        if not is_one_of_several:
+        if source is None:
             return
         if isinstance(error, DuesweepError):
-            logs.error("watch_ended", error=make_printable(str(error)))
+            logs.error("watch_ended", source=source, error=make_printable(str(error)))
         else:
-            logs.exception("watch_ended")
+            logs.exception("watch_ended", source=source)
 
 
 class Log:

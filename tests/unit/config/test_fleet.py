@@ -110,6 +110,20 @@ def test_file_of_a_folder_that_cannot_be_read_costs_only_itself(tmp_path: Path) 
         load(broken)
 
 
+def test_one_of_several_files_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+    good, bad = _file(tmp_path, "a.toml", _FLEET), _file(tmp_path, "b.toml", "not TOML")
+
+    *others, broken = settings_of([good, bad])
+
+    assert len(others) == 2
+    with pytest.raises(ConfigError, match=r"b\.toml is not valid TOML"):
+        load(broken)
+    with pytest.raises(ConfigError, match=r"b\.toml is not valid TOML"):
+        settings_of([bad])
+    with pytest.raises(ConfigError, match="There is no configuration file"):
+        settings_of([good, tmp_path / "c.toml"])
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

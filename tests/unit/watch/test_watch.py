@@ -33,7 +33,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def _run(*ticks: Run | DuesweepError, most_seconds: float = 10) -> list[Run]:
+def _run(
+    *ticks: Run | DuesweepError, most_seconds: float = 10, is_one_of_several: bool = False
+) -> list[Run]:
     """Watch until the ticks are used up; the runs that observers got."""
     stop, told = Stop(), list[Run]()
     left: Iterator[Run | DuesweepError] = iter(ticks)
@@ -47,7 +49,14 @@ def _run(*ticks: Run | DuesweepError, most_seconds: float = 10) -> list[Run]:
             raise done
         return done
 
-    watch("nsb", tick, stop, [told.append], most_seconds=most_seconds)
+    watch(
+        "nsb",
+        tick,
+        stop,
+        [told.append],
+        most_seconds=most_seconds,
+        is_one_of_several=is_one_of_several,
+    )
     return told[:-1]
 
 
@@ -124,10 +133,10 @@ def _raising(error: Exception) -> Callable[[], None]:
 def test_single_one_raises_and_leaves_this_thread_to_signals() -> None:
     threads: list[threading.Thread] = []
 
-    assert watch_all([lambda: threads.append(threading.current_thread())]) == [0]
+    assert watch_all([("nsb", lambda: threads.append(threading.current_thread()))]) == [0]
     assert threading.current_thread() not in threads
     with pytest.raises(ConfigError):
-        watch_all([_raising(ConfigError("no such queue"))])
+        watch_all([("nsb", _raising(ConfigError("no such queue")))])
 
 
 def test_one_that_may_be_left_is_not_waited_for_and_the_others_are() -> None:
@@ -141,9 +150,37 @@ def test_one_that_may_be_left_is_not_waited_for_and_the_others_are() -> None:
         looks.append(1)
         done.set()
 
-    assert watch_all([silent.wait, lasting], look_after, lambda number: number == 0) == [0]
+    assert watch_all(
+        [("one", silent.wait), ("other", lasting)], look_after, lambda number: number == 0
+    ) == [0]
     assert (silent.is_set(), done.is_set()) == (False, True)
     silent.set()
+
+
+def test_one_of_several_waits_until_its_settings_fit_and_is_watched_then(
+    waits: list[float],
+) -> None:
+    wrong = ConfigError("there is no table yet")
+
+    runs = _run(wrong, wrong, MOVED, wrong, MOVED, is_one_of_several=True)
+
+    assert [run.error for run in runs] == [str(wrong), str(wrong), None, str(wrong), None]
+    assert waits[1] > waits[0] > LEAST_WAIT_SECONDS
+
+
+def test_one_of_several_that_was_never_watched_says_so_in_the_end(waits: list[float]) -> None:
+    wrong, lost = ConfigError("no such queue"), StoreError("no server answers", transient=True)
+    told, stop = list[Run](), Stop()
+    left = [wrong, lost]
+
+    def tick() -> Run:
+        if len(left) == 1:
+            stop.ask()
+        raise left.pop(0)
+
+    with pytest.raises(ConfigError, match="no such queue"):
+        watch("nsb", tick, stop, [told.append], most_seconds=1, is_one_of_several=True)
+    assert len(told) == len(waits) == 2
 
 
 def test_error_of_one_of_several_is_told_and_costs_the_others_nothing() -> None:
@@ -159,11 +196,18 @@ def test_error_of_one_of_several_is_told_and_costs_the_others_nothing() -> None:
         raise ValueError("a defect")
 
     with capture_logs() as lines:
-        codes = watch_all([lasting, failing, _raising(ConfigError("no such queue"))])
+        codes = watch_all(
+            [
+                ("good", lasting),
+                ("broken", failing),
+                ("wrong", _raising(ConfigError("no such queue"))),
+            ]
+        )
 
     assert sorted(codes) == [1, 2]
     assert lasted.is_set()
-    assert sorted(line.get("error", "a stack") for line in lines) == ["a stack", "no such queue"]
+    told = {line["source"]: line.get("error", "a stack") for line in lines}
+    assert told == {"broken": "a stack", "wrong": "no such queue"}
 
 
 _LOST = StoreError("no server answers", transient=True)
