@@ -163,7 +163,7 @@ def _older_copy(
             "that errors replayed and messages restored since then look as if they were not",
         )
     written = ledger.since(source, age.settled_at + _TICK)
-    # After that: what another process opens and writes meanwhile is either still there, or settled.
+    # After that: a sweep that another process opens and writes by then is still there, or settled.
     unsettled = {str(one.sweep_id) for one in session.journal.unsettled()}
     newer = [each for each in written if each not in unsettled]
     if not newer:

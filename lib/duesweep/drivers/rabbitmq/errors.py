@@ -36,7 +36,7 @@ _PASSING_REFUSAL = re.compile(r"limit \(\d+\) is reached|vhost '[^']*' is down")
 class ChannelClosedError(QueueError):
     """The broker refused something and closed the channel. The connection is still open.
 
-    `code` is AMQP's reply code. `is_missing`: what was asked for is not there.
+    `code` is AMQP's reply code. `is_missing`: the queue or exchange does not exist.
     """
 
     stored_name = "duesweep.drivers.rabbitmq.errors.ChannelClosedError"

@@ -211,7 +211,7 @@ class RabbitMqQueueSession(QueueSession):
             culprits = Probe(self._link, deadline).culprits(found)
         silent = silent_endpoints(self._sent, results, publisher.fault)
         for name in silent:
-            text = f"{name} on RabbitMQ takes no messages, as others do: {publisher.fault}"
+            text = f"{name} on RabbitMQ is unavailable, and others are not: {publisher.fault}"
             self._down[name] = DestinationError(text, transient=False)
         down = [name for name in returned_by(self._sent, results) if self._is_down(name)]
         answer = answer_of(self._sent, results, publisher.fault, culprits, down=down)
@@ -287,7 +287,7 @@ class RabbitMqQueueSession(QueueSession):
         self._in_ladder.add(name)
 
     def _is_down(self, name: str) -> bool:
-        """Whether an endpoint that took no message has a queue, which is unavailable now."""
+        """Whether an endpoint has a queue that is unavailable now."""
         with suppress(QueueNotFoundError):
             try:
                 self._find(Kind.QUEUE, name)

@@ -166,7 +166,7 @@ _SHIPPED, _OPEN = PublishResult.CONFIRMED, PublishResult.UNKNOWN
         ([_OPEN, _OPEN, PublishResult.RETURNED], SILENT, {"Billing"}),
         # Billing takes some, and is only slow.
         ([_SHIPPED, _OPEN, _SHIPPED], SILENT, set()),
-        # Nobody was answered: it is the broker.
+        # The broker answered no message.
         ([_OPEN, _OPEN, _OPEN], SILENT, set()),
         ([_OPEN, _OPEN, _SHIPPED], LOST, set()),
         ([_SHIPPED, _SHIPPED, _SHIPPED], None, set()),

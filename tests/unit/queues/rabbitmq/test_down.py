@@ -1,4 +1,4 @@
-"""Endpoints of a broker whose queue takes nothing, while others do."""
+"""Endpoints whose queue is unavailable, while others of the broker are not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -122,7 +122,7 @@ def test_silent_endpoint_is_left_alone_and_the_broker_is_not(
 
     assert answer.unconfirmed == {each.key for each in held}
     assert broker.noted == [None]
-    with pytest.raises(DestinationError, match="takes no messages, as others do") as caught:
+    with pytest.raises(DestinationError, match="is unavailable, and others are not") as caught:
         session.deliver("Down", held)
     assert not caught.value.transient
     session.deliver("Up", _messages("Up"))
