@@ -1,11 +1,12 @@
 """The settings of several endpoints in files and folders."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from duesweep.config import load, settings_of
-from duesweep.config.files import merged
+from duesweep.config.files import EndpointSettings, merged
 from duesweep.core.errors import ConfigError
 
 _FLEET = """
@@ -113,9 +114,12 @@ def test_file_of_a_folder_that_cannot_be_read_costs_only_itself(tmp_path: Path) 
 def test_one_of_several_files_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
     good, bad = _file(tmp_path, "a.toml", _FLEET), _file(tmp_path, "b.toml", "not TOML")
 
-    *others, broken = settings_of([good, bad])
+    found = list[EndpointSettings]()
+    with suppress(ConfigError):
+        found = settings_of([good, bad])
 
-    assert len(others) == 2
+    assert len(found) == 3
+    broken = found[-1]
     with pytest.raises(ConfigError, match=r"b\.toml is not valid TOML"):
         load(broken)
     with pytest.raises(ConfigError, match=r"b\.toml is not valid TOML"):
