@@ -12,7 +12,7 @@ from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.commands import settings
+from support.rabbitmq.commands import set_up, settings
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
@@ -164,3 +164,34 @@ def test_sweep_asks_a_broker_for_its_endpoints(
     assert "Biling goes to Biling (There is no queue Biling on RabbitMQ" in refused.err
     timeouts.delay("Billing")
     assert timeouts.run("sweep").code == 3
+
+
+@pytest.mark.parametrize("style", ["conventional", "direct"])
+def test_doctor_finds_the_queue_that_messages_for_the_broker_wait_for(
+    endpoint: Endpoint, broker: Broker, style: str
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    healthy = endpoint.having(**settings(broker, queues__default__topology=style))
+    healthy.delay_many(2, ["Billing", "Missing"])
+
+    found = healthy.run("doctor", "--no-spark", "--json")
+
+    (fault,) = (one for one in found.document["findings"] if one["severity"] == "fault")
+    assert (found.code, fault["check"], fault["about"]) == (3, "table-exists", "Missing")
+    assert "Start its endpoint" in fault["advice"]
+    broker.create("Missing")
+    assert healthy.run("doctor", "--no-spark").code == 0
+
+
+def test_doctor_finds_a_destination_that_is_not_allowed(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    strict = endpoint.having(sweep__allow_destinations=["Shipping*"])
+
+    found = strict.run("doctor", "--no-spark", "--json")
+
+    (fault,) = (one for one in found.document["findings"] if one["severity"] == "fault")
+    assert (found.code, fault["check"], fault["about"]) == (3, "route", "Billing")
+    assert "sweep.allow_destinations" in fault["advice"]
+    assert strict.run("plan").code == 0
+    allowed = endpoint.having(sweep__allow_destinations=["Bill*"])
+    assert allowed.run("doctor", "--no-spark").code == 0

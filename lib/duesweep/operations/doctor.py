@@ -296,13 +296,8 @@ def services_of(config: Config) -> Iterator[_Service]:
     def queues(*places: QueueConnection) -> Sequence[tuple[str, object]]:
         tables: dict[object, str] = {}
         for place in places:
-            wanted = [*required]
-            if place.kind != "rabbitmq":
-                wanted += [
-                    *destination_queues(config, waiting()[:_MOST]),
-                    *routed_queues(config),
-                ]
-            for one in wanted:
+            waited_for = destination_queues(config, waiting()[:_MOST])
+            for one in [*required, *waited_for, *routed_queues(config)]:
                 # An address that cannot be read is left out: the sweep refuses it with a reason.
                 with suppress(MessageError):
                     if one.connection == place.name:
@@ -332,8 +327,7 @@ def _unrouted(wanted: Iterable[WantedQueue]) -> Iterator[Finding]:
     for one in wanted:
         if one.problem is not None:
             text = f"{one.problem}. It is the {one.role}: messages for it fail"
-            advice = f"add a [[route]] whose destination fits {one.written!r}"
-            yield fault(Check.ROUTE, one.written, text, advice)
+            yield fault(Check.ROUTE, one.written, text, one.advice)
 
 
 def _needs(config: Config) -> Needs:

@@ -12,8 +12,14 @@ from duesweep.config.adapters.context import (
     routes_of,
     store_of,
 )
-from duesweep.core.errors import ConfigError, DuesweepError
-from duesweep.core.routing import NoRouteError, first_route, own_route
+from duesweep.core.errors import ConfigError, DuesweepError, MessageError
+from duesweep.core.routing import (
+    Allowed,
+    DestinationNotAllowedError,
+    NoRouteError,
+    first_route,
+    own_route,
+)
 from duesweep.queues.tables import ERROR, OWN, ROUTED, SUBSCRIPTION_TABLE, WAITED_FOR
 from duesweep.stores import tables
 from duesweep.stores.base import Store
@@ -34,14 +40,21 @@ _SETTINGS = {OWN: "store.endpoint", ERROR: "retry.error_queue"}
 class WantedQueue:
     """A queue that a role needs. `written` is its address in messages and settings; `name` is that
     on `connection`, None for the endpoint's own queue if no route names it. `problem`: no route
-    fits it, so it is on no connection.
+    fits it, or nothing may be delivered to it, so it is on no connection.
     """
 
     role: str
     written: str
     connection: str = ""
     name: str | None = None
-    problem: NoRouteError | None = None
+    problem: MessageError | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do about the problem."""
+        if isinstance(self.problem, DestinationNotAllowedError):
+            return "correct sweep.allow_destinations"
+        return f"add a [[route]] whose destination fits {self.written!r}"
 
 
 def required_queues(config: Config) -> Sequence[WantedQueue]:
@@ -56,7 +69,15 @@ def required_queues(config: Config) -> Sequence[WantedQueue]:
 
 def destination_queues(config: Config, destinations: Iterable[str]) -> Sequence[WantedQueue]:
     """The queues that messages for these destinations go to."""
-    return [_find(config, WAITED_FOR, destination) for destination in destinations]
+    allowed = Allowed(config.sweep.allow_destinations, config.retry.error_queue)
+    wanted: list[WantedQueue] = []
+    for destination in destinations:
+        try:
+            allowed.check(destination)
+            wanted.append(_find(config, WAITED_FOR, destination))
+        except DestinationNotAllowedError as error:
+            wanted.append(WantedQueue(WAITED_FOR, destination, problem=error))
+    return wanted
 
 
 def waiting_destinations(config: Config, most: int) -> Sequence[str]:

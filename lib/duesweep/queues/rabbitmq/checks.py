@@ -21,6 +21,7 @@ from duesweep.queues.rabbitmq.topology import (
     Style,
     Topology,
 )
+from duesweep.queues.tables import CREATE, ERROR, OWN
 
 # The first version with at-least-once dead-lettering, which needs the feature flag of streams.
 _OLDEST = (3, 10)
@@ -34,6 +35,8 @@ _CHECKS = {Kind.EXCHANGE: Check.LADDER_EXCHANGE, Kind.QUEUE: Check.LADDER_QUEUE}
 _POLICY_KEYS = ("dead-letter-routing-key", "expires", "max-length", "max-length-bytes")
 # What limits a queue's length.
 _LIMITS = ("max-length", "max-length-bytes")
+# The roles of queues that settings name.
+_OF_SETTINGS = {OWN, ERROR}
 _ANY = topology.binding_key("")
 
 # An answer's entry, as the management API has it.
@@ -76,8 +79,9 @@ def examine(
             if absent:
                 text = f"The {role} lacks {' and '.join(absent)}: messages for it fail"
                 advice = f"run `duesweep rabbitmq endpoint create {name}`, or correct the setting"
-                yield fault(Check.TABLE_EXISTS, name, text, f"{advice} that names it")
-            else:
+                advice = f"{advice} that names it" if role in _OF_SETTINGS else CREATE[role]
+                yield fault(Check.TABLE_EXISTS, name, text, advice)
+            elif role in _OF_SETTINGS or api is not None:
                 queue = _is_durable(channel, name) if api is None else _ask_queue(api, name)
                 yield from _losses(name, queue)
         if needs_ladder:
