@@ -180,3 +180,14 @@ def test_source_is_forgotten_where_its_table_is_gone_and_somebody_says_so(
     assert "1 sweeps or commands that its ledger may lack" in unsettled["error"]
     assert done["rows_forgotten"] == 2
     assert _maintained(endpoint)["dropped"] == []
+
+
+def test_files_that_another_process_may_be_writing_are_not_deleted(endpoint: Endpoint) -> None:
+    endpoint.set_up()
+
+    ran = endpoint.run(
+        *("maintain", "--set", "ledger.vacuum_days=0", "--set", "ledger.root=s3://bucket/ledger")
+    )
+
+    assert ran.code == 2
+    assert "vacuum_days is 0: that could delete files" in ran.err

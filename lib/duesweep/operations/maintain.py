@@ -13,7 +13,7 @@ from duesweep.core import logs
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.result import Result
 from duesweep.core.world import Patience, instant_of, micros
-from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize, lock_for_writing
+from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize, local_folder, lock_for_writing
 from duesweep.ledger.durable import make_durable
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
@@ -69,6 +69,13 @@ def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainRepor
     forgotten; the changes until then stay.
     """
     context, kept = endpoint.context, endpoint.config.ledger
+    if kept.vacuum_days == 0 and local_folder(context.ledger_root) is None:
+        # No lock holds writers back there.
+        raise ConfigError(
+            "ledger.vacuum_days is 0: that could delete files which a sweep is writing to "
+            f"{context.ledger_root}",
+            advice="set at least 1; only a local ledger takes 0",
+        )
     operators = operators_of(context.store, "maintenance")
     with operators.open_driver() as session, command_ledger(context, endpoint.spark) as ledger:
         session.check()
