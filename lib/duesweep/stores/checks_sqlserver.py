@@ -107,9 +107,14 @@ class SqlServerTables(Tables):
                 continue
             for one, (rows, rights) in zip(of_catalog, answers, strict=True):
                 if rows:
+                    # Some servers give the columns of long names in lower case.
+                    written = {c.lower(): c for c in one.columns} if _is_long(one.table) else {}
                     found[one.table] = FoundTable(
                         is_table=all(row.kind == "BASE TABLE" for row in rows),
-                        columns={row.name: row.type.lower() for row in rows},
+                        columns={
+                            written.get(row.name.lower(), row.name): row.type.lower()
+                            for row in rows
+                        },
                         mark=rows[0].mark,
                         faults=list(_faults(session, one, rows[0], rights)),
                     )
@@ -235,10 +240,14 @@ def _describe(
     found = []
     for one in wanted:
         rows, rights = next(answers), next(answers) if one.rights else []
-        if not rows and len(one.table.table.encode()) > _LONG_BYTES:
+        if not rows and _is_long(one.table):
             rows = statements.rows("describe_long_name", name=one.name)
         found.append((rows, rights))
     return found
+
+
+def _is_long(table: SqlServerTable) -> bool:
+    return len(table.table.encode()) > _LONG_BYTES
 
 
 def _faults(

