@@ -96,6 +96,115 @@ def test_look_at_messages_leaves_a_journal_of_the_first_format_to_earlier_versio
     assert _mark(swept) == _LEDGER
 
 
+_AGE_COLUMNS = {"journal_id", "settled_sweep", "settled_at", "place"}
+_READING = [
+    ["list"],
+    ["plan"],
+    ["show", "nothing"],
+    ["paused"],
+    ["audit"],
+    ["errors", "list"],
+]
+
+
+def _drop_age(endpoint: Endpoint[Any], columns: set[str] = _AGE_COLUMNS) -> None:
+    """Leave the table of bindings as a version did that had leases, and noted no age."""
+    bindings = endpoint.own_table("bindings")
+    for column in sorted(columns):
+        endpoint.execute(f"ALTER TABLE {bindings} DROP COLUMN {column}")
+
+
+def _age_columns(endpoint: Endpoint[Any]) -> set[str]:
+    rows = endpoint.fetch(
+        "SELECT column_name AS name FROM information_schema.columns"
+        f" WHERE table_name = 'duesweep_bindings' AND table_schema = '{endpoint.schema}'"
+    )
+    return {str(row.name) for row in rows} & _AGE_COLUMNS
+
+
+def _sweeper(endpoint: Endpoint[Any]) -> str:
+    """The dsn of a role that may sweep, and that owns no table."""
+    if endpoint.kind != "postgresql":
+        pytest.skip("its roles are tested on PostgreSQL")
+    rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+    return str(endpoint.server.role("sweeper", rights))
+
+
+@pytest.mark.parametrize("columns", [_AGE_COLUMNS, {"place"}], ids=["all", "place"])
+@pytest.mark.parametrize("command", ["setup", "doctor", "sweep", "maintain"])
+def test_columns_that_an_earlier_version_lacked_are_added_by_the_first_command(
+    command: str, columns: set[str], swept: Endpoint[Any]
+) -> None:
+    _drop_age(swept, columns)
+
+    done = swept.run(command, *(["--no-spark"] if command == "doctor" else []))
+
+    assert done.code == 0, done
+    assert _age_columns(swept) == _AGE_COLUMNS
+    if command == "setup":
+        assert "added the columns that the journal lacked" in done.told
+    assert (swept.run("sweep").code, swept.waiting()) == (0, [])
+    assert swept.run("audit").code == 0
+
+
+@pytest.mark.parametrize("columns", [_AGE_COLUMNS, {"place"}], ids=["all", "place"])
+@pytest.mark.parametrize("command", _READING, ids=" ".join)
+def test_reading_needs_no_columns_that_an_earlier_version_lacked_and_adds_none(
+    command: list[str], columns: set[str], swept: Endpoint[Any]
+) -> None:
+    before = swept.run(*command)
+    _drop_age(swept, columns)
+
+    after = swept.run(*command)
+
+    assert after.code == before.code, after
+    assert _age_columns(swept) == _AGE_COLUMNS - columns
+
+
+def test_report_reads_a_journal_without_these_columns(swept: Endpoint[Any]) -> None:
+    _drop_age(swept)
+
+    done = swept.run("report", "--json", "--out", str(swept.folder / "report.html"))
+
+    assert done.document["sources"][0]["problems"] == [], done
+
+
+@pytest.mark.parametrize("command", _READING, ids=" ".join)
+def test_role_that_owns_no_table_reads_them_without_these_columns(
+    command: list[str], swept: Endpoint[Any]
+) -> None:
+    before, dsn = swept.run(*command), _sweeper(swept)
+    _drop_age(swept)
+
+    after = swept.run(*command, store__dsn=dsn)
+
+    assert after.code == before.code, after
+
+
+@pytest.mark.parametrize("command", ["setup", "doctor", "sweep", "maintain"])
+def test_role_that_may_not_add_these_columns_is_told_who_does_and_to_drop_nothing(
+    command: str, swept: Endpoint[Any]
+) -> None:
+    dsn = _sweeper(swept)
+    _drop_age(swept)
+
+    refused = swept.run(command, *(["--no-spark"] if command == "doctor" else []), store__dsn=dsn)
+
+    assert (refused.code, len(swept.waiting())) == (3 if command == "doctor" else 2, 1)
+    told = refused.out + refused.told
+    assert "have their owner run `duesweep setup`" in told.replace("Have", "have"), refused
+    assert "drop" not in told
+
+
+def test_column_of_another_type_is_still_refused(swept: Endpoint[Any]) -> None:
+    _drop_age(swept)
+    swept.execute(f"ALTER TABLE {swept.own_table('bindings')} ADD place int")
+
+    refused = [swept.run(command) for command in ("setup", "sweep")]
+
+    assert [(ran.code, "place is int" in ran.told) for ran in refused] == [(2, True)] * 2
+
+
 def test_role_that_may_not_complete_it_is_told_who_does(swept: Endpoint[Any]) -> None:
     if swept.kind != "postgresql":
         pytest.skip("its roles are tested on PostgreSQL")

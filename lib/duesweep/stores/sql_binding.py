@@ -28,10 +28,12 @@ class SqlBinding(SqlPart, SourceBinding):
                 advice="set another store.name",
             )
         ledger_id = UUID(str(row.ledger_id))
+        # Notes of a version that noted no place are too old to compare with the ledger.
+        is_noted = row.place is not None and row.settled_at is not None
         age = JournalAge(
             _uuid(row.journal_id) or self._own_id(row.bound_at),
-            _uuid(row.settled_sweep),
-            None if row.settled_at is None else aware(row.settled_at),
+            _uuid(row.settled_sweep) if is_noted else None,
+            aware(row.settled_at) if is_noted else None,
             ledger_id == _FREED,
             row.place,
         )

@@ -151,6 +151,11 @@ def examine(
             advice = "run the command `setup` once"
             yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}: {names}", advice)
             wanted = [one for one in wanted if not one.is_journal]
+        else:
+            # A sweep's start adds these to a journal of the first format, or says who may.
+            added = [one for one in journal if one.table not in there]
+            if all(one.table == journal_tables(one.table)["leases"] for one in added):
+                wanted = [one for one in wanted if one not in added]
         checks = _Checks(session, dialect, store)
         for one in wanted:
             if (found := there.get(one.table)) is None:
@@ -299,7 +304,9 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
 
 def check_sight(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` if row-level security hides rows of the store from this user."""
-    found = _for_a_reader(session, location, delayed, has_leases=False)
+    to_read = _to_read(location, delayed)
+    there = location.dialect.tables.find(session, to_read)
+    found = _Checks(session, location.dialect, location).of_sweeps(to_read, there)
     refuse(each for each in found if each.check is Check.ROW_SECURITY)
 
 
@@ -307,7 +314,13 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` for the first table that is missing, of another shape or with hidden
     rows, and for the ones that this user may not read. Who only reads needs no other right.
     """
-    found = list(_for_a_reader(session, location, delayed))
+    to_read = _to_read(location, delayed)
+    there = location.dialect.tables.find(session, to_read)
+    if journal_tables(delayed)["leases"] not in there:
+        # If this role may not create it, the finding on a missing table says what to do.
+        with suppress(ConfigError):
+            there = _complete(session, location, to_read, delayed)
+    found = list(_Checks(session, location.dialect, location).of_sweeps(to_read, there))
     refuse(each for each in found if each.check in _OF_READERS)
     if unread := [each.about for each in found if each.stops and each.check is Check.TABLE_RIGHTS]:
         raise ConfigError(
@@ -316,30 +329,16 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
         )
 
 
-def _for_a_reader(
-    session: Session, location: Location, delayed: Any, *, has_leases: bool = True
-) -> Iterator[Finding]:
-    """Findings for a reader, of leases too or of none."""
-    to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
-    # If this role may not complete them, the finding on a missing table says what to do.
-    try:
-        there = _complete(session, location, to_read, delayed, has_leases=has_leases)
-    except ConfigError:
-        there = location.dialect.tables.find(session, to_read)
-    return _Checks(session, location.dialect, location).of_sweeps(to_read, there)
+def _to_read(location: Location, delayed: Any) -> Sequence[WantedTable]:
+    return [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
 
 
 def _complete(
-    session: Session,
-    location: Location,
-    wanted: Sequence[WantedTable],
-    delayed: Any,
-    *,
-    has_leases: bool = True,
+    session: Session, location: Location, wanted: Sequence[WantedTable], delayed: Any
 ) -> Mapping[Any, FoundTable]:
-    """The existing ones of the tables. A journal of the first format gets its missing columns and,
-    for who `has_leases`, their table: then an upgrade needs no `setup`. Earlier versions refuse it
-    afterwards. Raises `ConfigError` if this role may not do that.
+    """The existing ones of the tables. A journal of the first format gets its missing columns and
+    the table of leases: then an upgrade needs no `setup`. Earlier versions refuse it afterwards.
+    Raises `ConfigError` if this role may not do that.
     """
     tables, journal = location.dialect.tables, journal_tables(delayed)
     there = tables.find(session, wanted)
@@ -347,13 +346,13 @@ def _complete(
     bindings = there.get(journal["bindings"])
     if bindings is None or missing - {"leases"}:
         return there
-    lacking = [journal[name] for name in missing if has_leases]
-    if not set(AGE_COLUMNS) <= set(bindings.columns):
-        lacking.append(journal["bindings"])
+    new = [journal[name] for name in missing]
+    lacks_columns = not set(AGE_COLUMNS) <= set(bindings.columns)
+    lacking = [*new, journal["bindings"]] if lacks_columns else new
     if not lacking:
         return there
     text = tables.creation("create_journal", **journal)
-    tables.create(session, lacking, [(lacking, [text])], "store.schema")
+    tables.create(session, new, [(lacking, [text])], "store.schema")
     logs.warning("journal_completed", tables=[table.sql for table in lacking])
     return tables.find(session, wanted)
 
@@ -490,6 +489,9 @@ def _shape(wanted: WantedTable, found: FoundTable) -> Iterator[Finding]:
     what = f"The journal's table {name}"
     newer = unknown_format(what, found.mark, JOURNAL_FORMAT) if wanted.is_journal else None
     wrong = wrong_columns(wanted.columns, found.columns)
+    if wanted.is_journal:
+        # Commands read a journal without these, and complete it before they write.
+        wrong = {c: kind for c, kind in wrong.items() if kind is not None or c not in AGE_COLUMNS}
     if wrong.get(wanted.unicode or "") in _NARROW:
         # The finding on its characters says so.
         del wrong[str(wanted.unicode)]

@@ -306,9 +306,16 @@ ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 -- name: read_binding
 -- Returns a source's delayed table, the ledger that it is bound to and since when, which journal this is, the sweep
 -- or command that the ledger got last, and where the ledger was.
-SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
-FROM {bindings}
-WHERE source = %(source)s;
+SELECT found.*
+FROM (
+    SELECT NULL::uuid AS journal_id, NULL::uuid AS settled_sweep, NULL::timestamptz AS settled_at, NULL::text AS place
+) lacking
+-- The name of a column that a journal of the first format lacks means the one above.
+CROSS JOIN LATERAL (
+    SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+    FROM {bindings}
+    WHERE source = %(source)s
+) found;
 
 -- name: bind
 -- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Waits for a session

@@ -387,11 +387,19 @@ END;
 -- name: read_binding
 -- Returns a source's delayed table, the ledger that it is bound to and since when, which journal this is, the sweep
 -- or command that the ledger got last, and where the ledger was.
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at,
-       LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
-FROM {bindings} b
-WHERE b.source = @source;
+SELECT found.delayed, LOWER(CONVERT(varchar(36), found.ledger_id)) AS ledger_id, found.bound_at,
+       LOWER(CONVERT(varchar(36), found.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), found.settled_sweep)) AS settled_sweep, found.settled_at, found.place
+FROM (
+    SELECT CONVERT(uniqueidentifier, NULL) AS journal_id, CONVERT(uniqueidentifier, NULL) AS settled_sweep,
+           CONVERT(datetime2(3), NULL) AS settled_at, CONVERT(nvarchar(max), NULL) AS place
+) lacking
+-- The name of a column that a journal of the first format lacks means the one above.
+CROSS APPLY (
+    SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+    FROM {bindings}
+    WHERE source = @source
+) found;
 
 -- name: bind
 -- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Locks its place in

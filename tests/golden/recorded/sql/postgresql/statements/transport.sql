@@ -1015,9 +1015,15 @@ LIMIT (
 
 -- name: read_binding
 -- $1 ?
-SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
-FROM "public"."duesweep_bindings"
-WHERE source = $1;
+SELECT found.*
+FROM (
+    SELECT NULL::uuid AS journal_id, NULL::uuid AS settled_sweep, NULL::timestamptz AS settled_at, NULL::text AS place
+) lacking
+CROSS JOIN LATERAL (
+    SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+    FROM "public"."duesweep_bindings"
+    WHERE source = $1
+) found;
 
 -- name: read_changes
 -- $1 uuid, $2 int2, $3 int2

@@ -1363,11 +1363,18 @@ ORDER BY j.id;
 
 -- name: read_binding
 -- source
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at,
-       LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
-FROM [nsb].[dbo].[bindings] b
-WHERE b.source = ?;
+SELECT found.delayed, LOWER(CONVERT(varchar(36), found.ledger_id)) AS ledger_id, found.bound_at,
+       LOWER(CONVERT(varchar(36), found.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), found.settled_sweep)) AS settled_sweep, found.settled_at, found.place
+FROM (
+    SELECT CONVERT(uniqueidentifier, NULL) AS journal_id, CONVERT(uniqueidentifier, NULL) AS settled_sweep,
+           CONVERT(datetime2(3), NULL) AS settled_at, CONVERT(nvarchar(max), NULL) AS place
+) lacking
+CROSS APPLY (
+    SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+    FROM [nsb].[dbo].[bindings]
+    WHERE source = ?
+) found;
 
 -- name: read_changes
 -- sweep_id, first_id, last_id
