@@ -24,7 +24,9 @@ from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     ExitCode,
+    is_utf8,
     make_printable,
+    shorten,
     worst,
 )
 from duesweep.core.passing import passing_line
@@ -118,6 +120,7 @@ def command(
 
         @wraps(run)
         def called(**options: Any) -> int:
+            _refuse_other_encodings(options.values())
             as_json = options.get("as_json", False)
             made = {
                 argument: group(**{each.name: options.pop(each.name) for each in fields(group)})
@@ -155,6 +158,17 @@ def _expand(run: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str,
             for each in fields(one.annotation)
         ]
     return sorted(parameters, key=lambda one: bool(groups) and one.name == "as_json"), groups
+
+
+def _refuse_other_encodings(options: Iterable[object]) -> None:
+    """Raise `ConfigError` for a text that no database can hold. A path may have any bytes."""
+    for option in options:
+        for text in option if isinstance(option, list | tuple) else [option]:
+            if isinstance(text, str) and not is_utf8(text):
+                raise ConfigError(
+                    f"{make_printable(shorten(text))} is not UTF-8",
+                    advice="give it in UTF-8: set your terminal or the script to it",
+                )
 
 
 def _refuse_passwords(settings: Sequence[str] | None) -> Sequence[str] | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args
 from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
+from duesweep.core.errors import is_utf8
 from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
 from duesweep.drivers.dsn import begin_at, holds_password
@@ -76,6 +77,8 @@ class Section(BaseModel):
                 raise ValueError(f"it has {len(text):,} characters, and may have {_LONGEST:,}")
             if "\0" in text:
                 raise ValueError("it holds a NUL, the character with the number 0")
+            if not is_utf8(text):
+                raise ValueError("it is not UTF-8")
             if is_shown and holds_password(text):
                 raise ValueError("it holds a password, and this setting is not kept secret")
         if any(isinstance(bound, MinLen) for bound in field.metadata) and not all(

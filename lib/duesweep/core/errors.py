@@ -346,6 +346,13 @@ def make_storable(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written in UTF-8. Python reads bytes of the command line and of the
+    environment that are not UTF-8 as halves of surrogate pairs.
+    """
+    return text.encode("utf-8", "replace").decode() == text
+
+
 # Libraries report it as an error of the service.
 NO_DESCRIPTORS = Problem(
     "this process has no free file descriptor",
