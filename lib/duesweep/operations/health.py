@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from errno import EACCES
 from pathlib import Path
 from typing import Any
 
 from duesweep.core import logs
-from duesweep.core.errors import make_printable, shorten
+from duesweep.core.errors import ConfigError, make_printable, shorten
 from duesweep.core.world import Waits
 from duesweep.operations.look import NextDue
 from duesweep.operations.run import Run
@@ -125,10 +126,25 @@ class Health:
 
 
 class HealthFile:
-    """An observer that touches a file after a good tick, if all of `healths` are well."""
+    """An observer that touches a file after a good tick, if all of `healths` are well. Raises
+    `ConfigError` for a file that it could not touch now.
+    """
 
     def __init__(self, file: Path, healths: Sequence[Health]) -> None:
         self._file, self._healths = file, healths
+        self._is_failing = False
+        try:
+            if not file.exists():
+                # Not left there: monitors would take it for a good tick.
+                file.touch()
+                file.unlink()
+            elif not os.access(file, os.W_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES), str(file))
+        except OSError as error:
+            raise ConfigError(
+                f"The health file {file} cannot be written: {error.strerror}",
+                advice="check --health-file, and who may write there",
+            ) from error
 
     def __call__(self, run: Run) -> None:
         """Touch it, or leave it as it is."""
@@ -138,7 +154,13 @@ class HealthFile:
             self._file.touch()
         except OSError as error:
             # A watcher that stopped for its health file would do more harm than good.
-            logs.error("health_file_failed", file=str(self._file), error=str(error))
+            if not self._is_failing:
+                logs.error("health_file_failed", file=str(self._file), error=str(error))
+            self._is_failing = True
+        else:
+            if self._is_failing:
+                logs.info("health_file_written", file=str(self._file))
+            self._is_failing = False
 
 
 class Systemd:

@@ -1,6 +1,7 @@
 """The observers of a watcher: its log, its health, and systemd."""
 
 import http.client
+import os
 import socket
 import struct
 import threading
@@ -198,10 +199,40 @@ def test_long_wait_is_told_once_with_its_end_and_shown(clock: list[float]) -> No
 
 
 def test_health_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    with capture_logs() as lines:
-        HealthFile(tmp_path / "gone" / "health", [])(MOVED)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = HealthFile(folder / "health", [])
+    folder.rmdir()
 
-    assert [line["event"] for line in lines] == ["health_file_failed"]
+    with capture_logs() as lines:
+        for _ in range(3):
+            file(MOVED)
+        folder.mkdir()
+        for _ in range(3):
+            file(MOVED)
+        (folder / "health").unlink()
+        folder.rmdir()
+        file(MOVED)
+
+    events = ["health_file_failed", "health_file_written", "health_file_failed"]
+    assert [line["event"] for line in lines] == events
+
+
+def test_health_file_that_cannot_be_written_at_the_start_is_refused(tmp_path: Path) -> None:
+    for file in (tmp_path / "gone" / "health", Path("/proc/health")):
+        with pytest.raises(ConfigError, match="The health file"):
+            HealthFile(file, [])
+
+
+def test_health_file_is_no_sign_of_health_before_a_good_tick(tmp_path: Path) -> None:
+    file, old = tmp_path / "health", tmp_path / "old"
+    old.touch()
+    os.utime(old, (0, 0))
+
+    HealthFile(file, [])
+    HealthFile(old, [])
+
+    assert (file.exists(), old.stat().st_mtime) == (False, 0)
 
 
 @pytest.fixture
