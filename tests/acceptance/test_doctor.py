@@ -269,7 +269,7 @@ def test_doctor_says_that_large_sweeps_run_in_process_and_tries_the_ledger_all_t
     *,
     installed: bool,
 ) -> None:
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise SparkError("Spark did not start: no Java", transient=False, advice="install one")
 
     monkeypatch.setattr(doctor, "open_spark", fail)

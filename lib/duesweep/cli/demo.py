@@ -67,6 +67,7 @@ def demo(
 
     folder = folder.absolute()
     restart = shlex.join([sys.executable, "-m", "duesweep.operations.demo.server", str(folder)])
+    server = EmbeddedServer(folder)
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
@@ -74,7 +75,6 @@ def demo(
         with suppress(ConfigError, SparkError):
             make_spark_ready()
         _say(f"duesweep demo, in {folder}")
-        server = EmbeddedServer(folder)
         comment = f"Written by `duesweep demo`. Start its database again: {restart}"
         config = write_config(folder / "duesweep.toml", _settings(folder, server.dsn), comment)
         # Not before the environment is known to lead to no other database.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode
+from duesweep.core.result import exit_code_of
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.jars import jars_for, ready_jars
 from duesweep.drivers.jvm import find_java
@@ -139,6 +140,15 @@ def spark_home_of_pyspark() -> Path:
     return Path(found.origin).parent
 
 
+def main() -> int:
+    """Fetch the jars, so that a first sweep, or an image, has them."""
+    try:
+        ready_jars(spark_version(spark_home_of_pyspark()))
+    except DuesweepError as error:
+        print(f"duesweep.drivers.spark_start: {error.problem.sentences}", file=sys.stderr)
+        return exit_code_of(error)
+    return ExitCode.DONE
+
+
 if __name__ == "__main__":
-    # So that a first sweep, or an image, has them.
-    ready_jars(spark_version(spark_home_of_pyspark()))
+    sys.exit(main())

