@@ -8,7 +8,7 @@ import pytest
 
 from duesweep.core.errors import MessageError, StoreError, TransactionLostError
 from duesweep.core.message import Message
-from duesweep.core.policy import BreakerTimes
+from duesweep.core.policy import BatchSize, BreakerTimes
 from duesweep.queues.base import Destination
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -27,7 +27,7 @@ class Sent:
         self, patch: pytest.MonkeyPatch, refuse: Callable[[int], Exception | None]
     ) -> None:
         self.times: Counter[str] = Counter()
-        self.refused = 0
+        self.refused = self.finished = 0
         deliver, finish = MemoryQueueSession.deliver, MemoryTaskSession.finish
 
         def counted(
@@ -40,6 +40,7 @@ class Sent:
             if (error := refuse(self.refused)) is not None:
                 self.refused += 1
                 raise error
+            self.finished += 1
             finish(session, *arguments)
 
         patch.setattr(MemoryQueueSession, "deliver", counted)
@@ -88,6 +89,17 @@ def test_batch_whose_transaction_was_lost_is_tried_before_it_is_sent_again(
 
     assert world.rounds().claimed == _ROWS
     assert set(sent.times.values()) == {2}
+
+
+def test_only_the_first_batch_after_an_outage_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = _world()
+    world.job["batch_size"] = BatchSize(rows=1)
+    sent = Sent(monkeypatch, lambda refused: _FULL if refused < 2 else None)
+
+    assert world.rounds().claimed == _ROWS
+    assert sorted(sent.times.values()) == [1] * (_ROWS - 1) + [2]
+    # Each batch once, the first one also on trial.
+    assert sent.finished == _ROWS + 1
 
 
 def test_queue_in_the_same_transaction_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:

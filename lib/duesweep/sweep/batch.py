@@ -89,7 +89,7 @@ class Batches:
         self._delivery = SliceDelivery(queue, self._clock, destinations)
         self._unusual, self._in_a_row = unusual, 0
         self._can_move = context.may_move and store.can_move
-        # Batches of the round before may have been sent to queues that cannot take them back.
+        # Whether the round before may have sent batches in vain, and none has committed since.
         self._was_lost = any(one.name == SERVICES for one in job.outages)
 
     def forms(self, *, is_usual: bool) -> Iterator[Form]:
@@ -122,7 +122,7 @@ class Batches:
                 # The last step before the store's COMMIT. If that fails, and the queue has a
                 # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
-        self.is_sending = False
+        self.is_sending = self._was_lost = False
         return end
 
     def _try_to_finish(self, messages: Sequence[Message], clock: StoreClock) -> None:
