@@ -6,12 +6,28 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from duesweep.core.errors import DuesweepError
+from duesweep.core.account import SweepReport
+from duesweep.core.errors import DuesweepError, LedgerError
 from duesweep.ledger.base import TABLES
+from duesweep.ledger.durable import make_durable
+from duesweep.sweep import settle
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Engine, SweepContext
 from support.endpoint import Endpoint
-from support.faults.power import LEFT, lose_unsynced, note_synced, noting_syncs
+from support.faults.power import (
+    CHECKPOINTS,
+    COMMITS,
+    DATA,
+    EMPTY,
+    GONE,
+    LEFT,
+    TORN,
+    lose,
+    lose_unsynced,
+    note_synced,
+    noting_syncs,
+    unsynced,
+)
 from support.sweeps import run_sweep
 from support.trials.armed import dying
 
@@ -59,17 +75,33 @@ def _fail(
     point: str, left: str | None, endpoint: Endpoint, engine: Engine, **settings: object
 ) -> Sequence[Path]:
     """A sweep, and a power failure at this point of it."""
-    root, notes = endpoint.ledger.root, endpoint.folder / "synced"
-    note_synced(notes, root)
+    notes = _die(point, endpoint, engine, **settings)
+    return lose_unsynced(notes, endpoint.ledger.root, left)
+
+
+def _die(point: str, endpoint: Endpoint, engine: Engine, **settings: object) -> Path:
+    """A sweep that dies at this point; the notes on the synced files."""
+    notes = endpoint.folder / "synced"
+    note_synced(notes, endpoint.ledger.root)
     with noting_syncs(notes), dying(point):
         run_sweep(endpoint, engine, **_SETTINGS, **settings)
-    return lose_unsynced(notes, root, left)
+    return notes
 
 
-def _sweep_again(context: SweepContext) -> None:
+def _lengthen(endpoint: Endpoint, version: int) -> None:
+    """Let all tables have this version, by commits that change nothing."""
+    root = endpoint.ledger.root
+    for name in TABLES:
+        for each in range(DeltaTable(root / name).version() + 1, version + 1):
+            commit = root / name / "_delta_log" / f"{each:020}.json"
+            commit.write_text('{"commitInfo":{"timestamp":1}}\n', encoding="utf-8")
+    make_durable(str(root))
+
+
+def _sweep_again(context: SweepContext) -> SweepReport:
     """A sweep when the power is back."""
     try:
-        run_sweep(context, InProcessEngine())
+        return run_sweep(context, InProcessEngine())
     except DuesweepError as error:
         pytest.fail(str(error))
 
@@ -187,3 +219,149 @@ def test_vacuum_and_compaction_of_unsynced_files_are_no_damage(endpoint: Endpoin
 
     assert not (endpoint.ledger.root / ".duesweep.dropped").exists()
     _assert_complete(endpoint, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "left", "spared"),
+    [
+        pytest.param(24, EMPTY, (), id="compaction"),
+        pytest.param(24, EMPTY, (COMMITS,), id="data_at_compaction"),
+        pytest.param(24, EMPTY, (DATA,), id="commits_at_compaction"),
+        pytest.param(98, EMPTY, (), id="checkpoint"),
+        pytest.param(98, EMPTY, (COMMITS,), id="data_and_checkpoint"),
+        pytest.param(98, EMPTY, (DATA,), id="commit_and_checkpoint"),
+        pytest.param(98, EMPTY, (CHECKPOINTS,), id="commit_before_checkpoint"),
+        pytest.param(98, GONE, (CHECKPOINTS,), id="no_commit_before_checkpoint"),
+        pytest.param(98, TORN, (COMMITS, DATA), id="checkpoint_alone"),
+        pytest.param(98, GONE, (COMMITS, DATA, "_last_checkpoint"), id="no_checkpoint"),
+    ],
+)
+def test_power_failure_at_a_compaction_or_a_checkpoint_loses_no_row(
+    version: int, left: str, spared: Sequence[str], endpoint: Endpoint, sent: int
+) -> None:
+    """The next commit is compacted, or has a checkpoint."""
+    context = endpoint.context(**_SETTINGS)
+    run_sweep(context, InProcessEngine())
+    _lengthen(endpoint, version)
+    endpoint.delay_many(4, ["Billing", "Nowhere"])
+
+    notes = _die("after LedgerTables.write(sweeps)", endpoint, InProcessEngine())
+    lost = unsynced(notes, endpoint.ledger.root)
+    lose(lost, left, *spared)
+
+    assert _sweep_again(context).ledger_error is None
+
+    names = {path.name for path in lost}
+    assert f"{version + 1:020}.{'checkpoint.parquet' if version == 98 else 'json'}" in names
+    assert (f"{version + 2:020}.json" in names) == (version == 24)
+    _assert_complete(endpoint, sent + 2, exhausted=5)
+
+
+def test_checkpoint_that_a_log_needs_stays_beside_a_damaged_commit(endpoint: Endpoint) -> None:
+    """Delta has cleaned the log up to the checkpoint."""
+    endpoint.set_up("Billing")
+    run_sweep(endpoint)
+    _lengthen(endpoint, 98)
+    endpoint.delay("Billing")
+    root = endpoint.ledger.root
+    lost = unsynced(_die("after LedgerTables.write(sweeps)", endpoint, InProcessEngine()), root)
+    lose(lost, EMPTY, DATA, CHECKPOINTS)
+    for name in TABLES:
+        for version in range(98):
+            (root / name / "_delta_log" / f"{version:020}.json").unlink()
+    endpoint.delay("Billing")
+
+    assert "99.json is empty" in str(run_sweep(endpoint).ledger_error)
+
+    assert not (root / ".duesweep.dropped").exists()
+    assert len(endpoint.fetch("SELECT FROM duesweep_sweeps")) == 2
+
+
+def _of_two(endpoint: Endpoint) -> tuple[Endpoint, Endpoint]:
+    """Two endpoints with a sweep each in one ledger, and a message each that is due."""
+    both = (endpoint.set_up("Billing"), endpoint.named("Other").set_up())
+    for each in both:
+        each.delay("Billing")
+        run_sweep(each)
+        each.delay("Billing")
+    assert both[0].ledger.root == both[1].ledger.root
+    return both
+
+
+@pytest.mark.parametrize("spared", [COMMITS, DATA], ids=["data", "commits"])
+def test_power_failure_loses_no_row_of_two_sources(spared: str, endpoint: Endpoint) -> None:
+    """The files of one are damaged, and the commits after these are of the other one."""
+    one, other = _of_two(endpoint)
+    root = endpoint.ledger.root
+    lost = unsynced(_die("after LedgerTables.write(sweeps)", one, InProcessEngine()), root)
+    _die("after LedgerTables.write(sweeps)", other, InProcessEngine())
+    lose(lost, EMPTY, spared)
+    one.delay("Billing")
+
+    first = run_sweep(one)
+
+    assert "A power failure damaged commits" in str(first.ledger_error)
+    assert not (root / ".duesweep.dropped").exists()
+    for each in (other, one, other):
+        each.delay("Billing")
+        assert run_sweep(each).ledger_error is None
+    assert not (root / ".duesweep.unsettled").exists()
+    rows = endpoint.ledger.rows("tombstones")
+    assert len({row.message_key for row in rows}) == len(rows) == 8
+    assert sum(row.dispatched for row in endpoint.ledger.rows("sweeps")) == 8
+    for each in (one, other):
+        assert each.run("audit").code == 0
+    assert endpoint.fetch("SELECT FROM duesweep_sweeps") == []
+
+
+def test_commit_that_its_source_has_forgotten_stays_after_a_damaged_one(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a version writes it that syncs nothing."""
+    one, other = _of_two(endpoint)
+    root = endpoint.ledger.root
+    lost = unsynced(_die("after LedgerTables.write(sweeps)", one, InProcessEngine()), root)
+    with monkeypatch.context() as patched:
+        patched.setattr(settle, "make_durable", lambda _: None)
+        assert run_sweep(other).ledger_error is None
+    lose(lost, EMPTY, COMMITS)
+
+    for each in (one, other, one, other):
+        each.delay("Billing")
+        assert "A power failure damaged commits" in str(run_sweep(each).ledger_error)
+
+    assert not (root / ".duesweep.dropped").exists()
+    assert len(endpoint.fetch("SELECT FROM duesweep_sweeps")) == 5
+
+
+@pytest.mark.parametrize(
+    "point", ["after LedgerTables.write(sweeps)", "after Journal.delete_settled"]
+)
+def test_power_failure_after_a_compaction_loses_no_row(point: str, endpoint: Endpoint) -> None:
+    """`maintain` dies after it wrote small files together, of which one may not be on the disk."""
+    endpoint.set_up("Billing")
+    for _ in range(2):
+        endpoint.delay("Billing")
+        run_sweep(endpoint)
+    endpoint.delay("Billing")
+    notes = _die(point, endpoint, InProcessEngine())
+    assert endpoint.context().open_ledger().tables.compact("tombstones") == 3
+    lose(unsynced(notes, endpoint.ledger.root), EMPTY, COMMITS)
+
+    assert endpoint.run("maintain").code == 0
+    _assert_complete(endpoint, 3, 0)
+
+
+def test_damaged_commit_is_not_taken_for_one_on_the_disk(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    run_sweep(endpoint)
+    endpoint.delay("Billing")
+    root = endpoint.ledger.root
+    mark = (root / ".duesweep.synced").read_text("utf-8")
+    lost = unsynced(_die("after LedgerTables.write(sweeps)", endpoint, InProcessEngine()), root)
+    lose(lost, EMPTY, COMMITS)
+
+    with pytest.raises(LedgerError, match="is empty, torn or missing; the journal keeps the rows"):
+        make_durable(str(root))
+
+    assert (root / ".duesweep.synced").read_text("utf-8") == mark

@@ -24,9 +24,13 @@ from duesweep.core.errors import LedgerError, Problem
 from duesweep.ledger.base import CHANGES, TABLES, holds_data, local_folder
 
 _MARK, _DROPPED = ".duesweep.synced", ".duesweep.dropped"
+# Delta's checkpoint of a version, and the file that names the newest.
+_CHECKPOINT, _HINT = "checkpoint.parquet", "_last_checkpoint"
+# Sweeps and commands that journals had while a damaged commit was there, as JSON.
+_NOTES = ".duesweep.unsettled"
 _NAMES = (*TABLES, CHANGES)
 # The ones of unsettled sweeps and of maintenance; a failure may leave any of them.
-_MOST_UNSYNCED = 64
+_MOST_UNSYNCED, _MOST_GONE = 64, 8
 # A file system that has no `fsync` of folders says so in these ways.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EISDIR}
 
@@ -45,9 +49,7 @@ def make_durable(ledger_root: str) -> None:
         with ThreadPoolExecutor(len(_NAMES)) as pool:
             versions = list(pool.map(lambda name: _sync(root / name, synced.get(name)), _NAMES))
         found = {
-            name: version
-            for name, version in zip(_NAMES, versions, strict=True)
-            if version is not None
+            name: each for name, each in zip(_NAMES, versions, strict=True) if each is not None
         }
         if found == synced:
             return
@@ -61,7 +63,7 @@ def make_durable(ledger_root: str) -> None:
         _sync_file(new)
         new.replace(root / _MARK)
     except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) else f"{error} is empty or torn"
+        cause = error.strerror if isinstance(error, OSError) else error
         raise LedgerError(
             f"The ledger under {root} could not be brought to the disk: {cause}; the journal keeps "
             "the rows",
@@ -71,46 +73,71 @@ def make_durable(ledger_root: str) -> None:
 
 def drop_torn(root: Path, unsettled: Collection[str]) -> list[str]:
     """Drop the commits that are not known to be on the disk, starting with the first of a table
-    that is damaged; their paths. The caller is the ledger's only writer.
+    that is damaged, and damaged copies of whole ones; their paths. The caller is the ledger's only
+    writer.
 
-    The journal has the rows of `unsettled` sweeps and commands: it forgets none before
-    `make_durable`. A table with other rows in these commits stays as it is: another program, or an
-    earlier version, may have written and forgotten them. A table without data has no rows to lose.
+    The journal has the rows of `unsettled` sweeps and commands, and keeps them as long as
+    `has_torn`. A table with other rows in these commits stays as it is, until the sources of all of
+    them have noted theirs here: another program, or an earlier version, may have written and
+    forgotten them. A table without data has no rows to lose.
     """
-    dropped = [
+    notes, kept = root / _NOTES, set(unsettled)
+    with suppress(OSError, ValueError):
+        kept.update(json.loads(notes.read_text(encoding="utf-8")))
+    dropped: list[Path] = []
+    # Without a commit that removed them, the files of the ones before it count.
+    while found := [
         path
         for name, torn in _all_torn(root)
-        if not holds_data(root / name)
-        or (unsettled and all(_is_kept(commit, unsettled) for commit in torn))
+        if not holds_data(root / name) or all(_is_kept(commit, kept) for commit in torn)
         for path in _drop(root, name, torn)
-    ]
-    for path in list(_torn_checksums(root)):
-        # Without it, Hadoop reads a file unchecked.
-        path.unlink()
+    ]:
+        dropped += found
+    for path in list(_torn_copies(root)):
+        path.unlink(missing_ok=True)
         dropped.append(path)
+    if has_torn(root):
+        # The disk may be full.
+        with suppress(OSError):
+            notes.write_text(json.dumps(sorted(kept)), encoding="utf-8")
+    else:
+        notes.unlink(missing_ok=True)
     return [str(path) for path in dropped]
 
 
-def _is_kept(commit: Path, unsettled: Collection[str]) -> bool:
-    """Whether a commit is torn itself, or has rows of these sweeps and commands only."""
+def _is_kept(commit: Path, kept: Collection[str]) -> bool:
+    """Whether a commit is torn itself or gone, has rows of these sweeps and commands only, or none
+    that are new. Files that it replaced, as a compaction does, are there until a VACUUM, before
+    which all is synced.
+    """
     try:
         actions = list(_actions_of(commit))
-    except ValueError:
-        return True
-    owners = [action["txn"]["appId"].partition("/")[0] for action in actions if "txn" in action]
-    adds = any("add" in action for action in actions)
-    return set(owners) <= set(unsettled) and (bool(owners) or not adds)
+    except (FileNotFoundError, ValueError):
+        return bool(kept)
+    owners = {action["txn"]["appId"].partition("/")[0] for action in actions if "txn" in action}
+    has_new = any(action["add"]["dataChange"] for action in actions if "add" in action)
+    return owners <= set(kept) and (bool(owners) or not has_new)
 
 
-def _torn_checksums(root: Path) -> Iterator[Path]:
-    """Checksums of files of commits that are not known to be on the disk, which are not whole:
-    Spark would take the files for damaged.
+def _torn_copies(root: Path) -> Iterator[Path]:
+    """Files that are not whole, and repeat what commits say: a reader that finds one takes the
+    table for damaged, and does without it.
     """
     for name, last in _read_mark(root).items():
-        commits = list(_commits(root / name / "_delta_log", last))
-        with suppress(ValueError):
+        log = root / name / "_delta_log"
+        commits = list(_commits(log, last))
+        for version in range(last, last + len(commits) + 1):
+            checkpoint = _commit(log, version, _CHECKPOINT)
+            is_torn = checkpoint.exists() and not _is_whole_parquet(checkpoint)
+            if is_torn and _reads_until(log, version):
+                yield from (log / _HINT, checkpoint)
+        newest = _newest_checkpoint(log)
+        if newest >= last and not any(log.glob(f"{newest:020}.checkpoint*")):
+            yield log / _HINT
+        with suppress(FileNotFoundError, ValueError):
             for path in [*commits, *_data_of(root / name, commits)]:
                 for checksum in _checksums(path):
+                    # Without it, Hadoop reads a file unchecked.
                     if checksum.exists() and not _is_whole_checksum(checksum):
                         yield checksum
 
@@ -128,8 +155,8 @@ def _is_whole_checksum(checksum: Path) -> bool:
 
 
 def has_torn(root: Path) -> bool:
-    """Whether `drop_torn` would drop commits or checksums."""
-    return any(True for _ in chain(_all_torn(root), _torn_checksums(root)))
+    """Whether there is anything that `drop_torn` is for. Then nothing may be written."""
+    return any(True for _ in chain(_all_torn(root), _torn_copies(root)))
 
 
 def find_damage(root: Path, names: Iterable[str]) -> tuple[str, Problem] | None:
@@ -181,7 +208,7 @@ def _damage(table: Path) -> str | None:
 
 
 def _all_torn(root: Path) -> Iterator[tuple[str, list[Path]]]:
-    """The tables with commits to drop, and these."""
+    """The tables with commits to drop, and these; not if a reader needs a checkpoint of them."""
     synced = _read_mark(root)
     for name in _NAMES:
         last = synced.get(name)
@@ -190,13 +217,14 @@ def _all_torn(root: Path) -> Iterator[tuple[str, list[Path]]]:
         is_new = _commit(log, 0).exists() and not _commit(log, 1).exists()
         if last is None and is_new and not holds_data(root / name):
             last = -1
-        if last is not None and (torn := _torn(root / name, last)):
+        torn = [] if last is None else _torn(root / name, last)
+        if torn and _reads_until(log, int(torn[0].stem) - 1):
             yield name, torn
 
 
 def _sync(table: Path, last: int | None) -> int | None:
     """Sync the commits after `last`, or all files; the version that is on the disk then. None:
-    there is no table.
+    there is no table. Raises `ValueError` for a damaged commit: synced, it would stay damaged.
     """
     log = table / "_delta_log"
     if not log.is_dir():
@@ -208,8 +236,11 @@ def _sync(table: Path, last: int | None) -> int | None:
         for folder in (table, *(path for path in table.rglob("*") if path.is_dir())):
             _sync_folder(folder)
         return max((int(path.stem) for path in log.glob("[0-9]*.json")), default=None)
+    if torn := _torn(table, last):
+        raise ValueError(f"{torn[0]} or a file of it is empty, torn or missing")
     commits = list(_commits(log, last))
-    for path in [*_data_of(table, commits), *commits, *_checkpoint(log)]:
+    newest = log.glob(f"{_newest_checkpoint(log):020}.checkpoint*")
+    for path in [*_data_of(table, commits), *commits, *newest, log / _HINT]:
         _sync_file(path)
         for checksum in _checksums(path):
             _sync_file(checksum)
@@ -227,8 +258,18 @@ def _commits(log: Path, last: int) -> Iterator[Path]:
         version += 1
 
 
-def _commit(log: Path, version: int) -> Path:
-    return log / f"{version:020}.json"
+def _commit(log: Path, version: int, kind: str = "json") -> Path:
+    return log / f"{version:020}.{kind}"
+
+
+def _reads_until(log: Path, version: int) -> bool:
+    """Whether a log, once cleaned up perhaps, has all for this version without a later file."""
+    for each in range(version, -1, -1):
+        if _is_whole_parquet(_commit(log, each, _CHECKPOINT)):
+            return True
+        if not _commit(log, each).exists():
+            return False
+    return True
 
 
 def _data_of(table: Path, commits: Iterable[Path]) -> Iterator[Path]:
@@ -239,19 +280,15 @@ def _data_of(table: Path, commits: Iterable[Path]) -> Iterator[Path]:
                 yield table / unquote(action["add"]["path"])
 
 
-def _checkpoint(log: Path) -> Iterator[Path]:
-    """The newest checkpoint, which may be newer than the commits."""
-    hint = log / "_last_checkpoint"
-    with suppress(OSError, ValueError, KeyError):
-        newest = json.loads(hint.read_text(encoding="utf-8"))
-        yield from log.glob(f"{newest['version']:020}.checkpoint*")
-        yield hint
+def _newest_checkpoint(log: Path) -> int:
+    """The version of the newest checkpoint, which may be newer than the commits. -1: not known."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads((log / _HINT).read_text(encoding="utf-8"))["version"])
+    return -1
 
 
 def _checksums(path: Path) -> Iterator[Path]:
-    """Files of Spark for a file: Hadoop's checksums, and Delta's of the
-    version.
-    """
+    """Files of Spark for a file: Hadoop's checksums, and Delta's of the version."""
     yield path.with_name(f".{path.name}.crc")
     if path.suffix == ".json":
         yield path.with_suffix(".crc")
@@ -259,25 +296,26 @@ def _checksums(path: Path) -> Iterator[Path]:
 
 
 def _torn(table: Path, last: int) -> list[Path]:
-    """The commits after `last`, starting with the first that is damaged or lacks data. Data that a
-    later commit has removed may be gone.
+    """The commits after `last`, starting with the first that is damaged, lacks data or is gone.
+    Data that a later commit has removed may be gone. Another process may drop them at that moment.
     """
     log = table / "_delta_log"
     if last >= 0 and not _commit(log, last).exists():
         # Delta has cleaned its log up to a later version since.
         return []
     commits = list(_commits(log, last))
-    beyond = last + len(commits) + 2
-    after_gap = [f"{log}/{each:020}.json" for each in range(beyond, beyond + _MOST_UNSYNCED)]
+    gap = last + len(commits) + 1
+    beyond = [f"{log}/{gap + each:020}.json" for each in range(1, _MOST_UNSYNCED)]
+    # Of commits that are all gone.
+    beyond += [f"{log}/{gap + each:020}.{_CHECKPOINT}" for each in range(_MOST_GONE)]
     # Hundreds of names a sweep, most of them of no file: as a `Path` each takes 30 times as long.
-    commits += [Path(name) for name in after_gap if os.path.exists(name)]  # noqa: PTH110
+    if after_gap := [Path(name) for name in beyond if os.path.exists(name)]:  # noqa: PTH110
+        commits += [_commit(log, gap), *after_gap]
     added: list[dict[str, int]] = []
-    for number, commit in enumerate(commits, start=last + 1):
+    for commit in commits:
         try:
             actions = list(_actions_of(commit))
-        except ValueError:
-            break
-        if int(commit.stem) != number:
+        except (FileNotFoundError, ValueError):
             break
         adds = (action["add"] for action in actions if "add" in action)
         added.append({add["path"]: add["size"] for add in adds})
@@ -289,13 +327,7 @@ def _torn(table: Path, last: int) -> list[Path]:
         for number, files in enumerate(added)
         if not all(_is_whole(table / unquote(name), size) for name, size in files.items())
     )
-    torn = commits[next(lacking, len(added)) :]
-    if not torn:
-        return []
-    # If a checkpoint holds rows of theirs, a reader does without them.
-    first = int(torn[0].stem)
-    versions = (int(path.name.partition(".")[0]) for path in log.glob("[0-9]*.checkpoint*"))
-    return [] if any(version >= first for version in versions) else torn
+    return commits[next(lacking, len(added)) :]
 
 
 def _is_whole(data: Path, size: int) -> bool:
@@ -312,10 +344,8 @@ def _drop(root: Path, name: str, torn: Sequence[Path]) -> Sequence[Path]:
     log, first = root / name / "_delta_log", int(torn[0].stem)
     away = root / _DROPPED / name
     away.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError, ValueError, KeyError):
-        hint = log / "_last_checkpoint"
-        if json.loads(hint.read_text(encoding="utf-8"))["version"] >= first:
-            hint.unlink()
+    # It may name one of these checkpoints. Readers do without it.
+    (log / _HINT).unlink(missing_ok=True)
     # The newest first: if this dies, the rest has no gap.
     for path in sorted(log.iterdir(), key=lambda path: path.name.lstrip("."), reverse=True):
         version = path.name.lstrip(".").partition(".")[0]
@@ -362,9 +392,9 @@ def _actions_of(commit: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_whole_parquet(path: Path) -> bool:
-    """Whether a file begins and ends as Parquet's do."""
-    with path.open("rb") as file:
-        if file.read(4) != b"PAR1":
-            return False
-        file.seek(-4, 2)
-        return file.read(4) == b"PAR1"
+    """Whether a file is there, and begins and ends as Parquet's do."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        if file.read(4) == b"PAR1":
+            file.seek(-4, 2)
+            return file.read(4) == b"PAR1"
+    return False

@@ -226,6 +226,9 @@ class Ledger:
     def recover(self, unsettled: Callable[[], Collection[str]], patience: Patience) -> None:
         """Drop commits that a power failure tore, of a local root. `unsettled` returns the ids of
         the sweeps and commands whose rows the journal has.
+
+        Raises `LedgerError` if one stays. Nothing may be written after it, and no row forgotten:
+        another source may drop it with all later ones.
         """
         folder = local_folder(self.root)
         if folder is None or not durable.has_torn(folder):
@@ -233,6 +236,14 @@ class Ledger:
         with lock_for_writing(self.root, patience):
             for path in durable.drop_torn(folder, unsettled()):
                 logs.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
+            if durable.has_torn(folder):
+                raise LedgerError(
+                    f"A power failure damaged commits of the ledger under {folder}, and not all "
+                    "rows in and after them are known to be in journals; the journal keeps its own",
+                    advice="run `duesweep sweep` for each source of the ledger, two times. If that "
+                    "does not help, restore a backup of the ledger, and run `duesweep audit`",
+                    transient=True,
+                )
 
     def keep_journal(self, source: str, journal_id: UUID, patience: Patience) -> None:
         """Note that a source has this journal."""

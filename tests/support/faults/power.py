@@ -2,13 +2,15 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 # The rest of a file that was not synced.
 EMPTY, TORN, GONE = "empty", "torn", "gone"
 LEFT = (EMPTY, TORN, GONE)
+# Names of files that a failure may spare.
+COMMITS, DATA, CHECKPOINTS = "[0-9]*.json", "part-*.parquet", "[0-9]*.checkpoint.parquet"
 
 
 def note_synced(notes: Path, root: Path) -> None:
@@ -36,19 +38,31 @@ def noting_syncs(notes: Path) -> Iterator[None]:
 
 def lose_unsynced(notes: Path, root: Path, left: str | None, seed: int = 0) -> list[Path]:
     """Do to the ledger's files that were not synced as a power failure may: `left` is the rest of
-    each; None: of each another, at random. Returns the files.
+    each; None: of each another, at random, or it is spared. Returns the files.
     """
     rng = random.Random(seed)
+    files = unsynced(notes, root)
+    for path in files:
+        if outcome := left or rng.choice((*LEFT, None)):
+            lose([path], outcome)
+    return files
+
+
+def unsynced(notes: Path, root: Path) -> list[Path]:
+    """The ledger's files that were not synced."""
     synced = set(notes.read_text("utf-8").splitlines())
-    lost = [path for path in sorted(_files(root)) if _state(path.stat()) not in synced]
-    for path in lost:
-        outcome = left or rng.choice(LEFT)
-        if outcome == GONE:
+    return [path for path in sorted(_files(root)) if _state(path.stat()) not in synced]
+
+
+def lose(files: Iterable[Path], left: str, *spared: str) -> None:
+    """Leave this rest of each file, except for the ones with these patterns of names."""
+    for path in files:
+        if any(path.match(pattern) for pattern in spared):
+            continue
+        if left == GONE:
             path.unlink()
         else:
-            size = path.stat().st_size
-            os.truncate(path, 0 if outcome == EMPTY else size // 2)
-    return lost
+            os.truncate(path, 0 if left == EMPTY else path.stat().st_size // 2)
 
 
 def _files(root: Path) -> Iterator[Path]:
