@@ -7,9 +7,11 @@ import pytest
 from deltalake import DeltaTable
 
 from duesweep.core.account import SweepReport
-from duesweep.core.errors import DuesweepError, LedgerError
-from duesweep.ledger.base import TABLES
+from duesweep.core.errors import DuesweepError, LedgerError, LedgerLockedError
+from duesweep.core.world import NO_PATIENCE
+from duesweep.ledger.base import TABLES, lock_for_writing
 from duesweep.ledger.durable import make_durable
+from duesweep.operations import maintain
 from duesweep.sweep import settle
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Engine, SweepContext
@@ -350,6 +352,25 @@ def test_power_failure_after_a_compaction_loses_no_row(point: str, endpoint: End
 
     assert endpoint.run("maintain").code == 0
     _assert_complete(endpoint, 3, 0)
+
+
+def test_files_are_deleted_only_while_nothing_is_written_that_is_not_on_the_disk(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay("Billing")
+    run_sweep(endpoint)
+    calls = []
+
+    def sync(root: str) -> None:
+        with pytest.raises(LedgerLockedError), lock_for_writing(root, NO_PATIENCE):
+            pass
+        calls.append(root)
+
+    monkeypatch.setattr(maintain, "make_durable", sync)
+
+    assert endpoint.run("maintain").code == 0
+    assert len(calls) == len(TABLES)
 
 
 def test_damaged_commit_is_not_taken_for_one_on_the_disk(endpoint: Endpoint) -> None:

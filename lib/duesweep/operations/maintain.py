@@ -150,9 +150,10 @@ def _tables(
         with lock_for_writing(ledger.root, Patience(_LOCK_SECONDS)):
             compacted = tables.compact(name)
         logs.step(f"{name}: deletes files that no reader needs")
-        # Files that are on the disk may only go if the ones in their place are there too.
-        make_durable(ledger.root)
         with lock_for_writing(ledger.root, Patience(_LOCK_SECONDS)):
+            # Files that are on the disk may only go if the ones in their place are there too, also
+            # the ones of other processes.
+            make_durable(ledger.root)
             vacuumed = tables.vacuum(name, vacuum_days)
         after = tables.size(name) or TableSize()
         yield TableReport(name, before, after, removed, compacted, vacuumed)
