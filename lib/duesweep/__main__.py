@@ -4,6 +4,7 @@ import gc
 import signal
 import sys
 
+from duesweep.cli.output import open_streams
 from duesweep.cli.signals import note_signals
 
 # Imports make many objects that stay: Python's 700 would look through them hundreds of times.
@@ -13,6 +14,7 @@ _NEW_OBJECTS = 50_000
 def run() -> int:
     """Run the command of `sys.argv`. Returns its exit code."""
     gc.set_threshold(_NEW_OBJECTS)
+    open_streams()
     note_signals()
     from duesweep.cli.app import main  # noqa: PLC0415 - takes a third of a second
 

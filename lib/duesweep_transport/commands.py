@@ -21,6 +21,7 @@ from duesweep.cli.commands import (
     command,
     group,
 )
+from duesweep.cli.output import is_closed
 from duesweep.core.errors import (
     ConfigError,
     ExitCode,
@@ -221,6 +222,11 @@ class _Received:
         self._code = ExitCode.DONE
 
     def print(self, *, as_json: bool) -> int:
+        if is_closed():
+            raise ConfigError(
+                "Standard output is closed, and a message is removed once it is printed",
+                advice="direct it to a file",
+            )
         with closing(self._messages()) as messages:
             for one in messages:
                 if as_json:

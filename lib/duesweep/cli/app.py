@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module  # noqa: TID251 - of this table only
 from io import StringIO, TextIOWrapper
@@ -20,13 +20,15 @@ import typer
 from typer.exceptions import TyperException
 
 from duesweep.cli import runs
-from duesweep.cli.commands import About
+from duesweep.cli.commands import NOTHING, About
+from duesweep.cli.output import output_failure
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core import logs, submit
 from duesweep.core.errors import (
     NO_DESCRIPTORS,
     DuesweepError,
     ExitCode,
+    UnprintedError,
     lacks_descriptors,
     make_printable,
     raise_interruption,
@@ -149,6 +151,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # A locale may lack the characters of a name. Python does the same for stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
+    code, failure = _run_and_print(arguments), output_failure()
+    # A reader that has enough is no failure.
+    if failure is None or isinstance(failure, BrokenPipeError):
+        return code
+    _print_lines([f"standard output cannot be written: {failure.strerror}"])
+    return code or ExitCode.WORK_LEFT
+
+
+def _run_and_print(arguments: Sequence[str] | None) -> int:
     general, given = _general(sys.argv[1:] if arguments is None else arguments)
     # The output of a watcher is its log.
     if "--quiet" not in general or given[:1] == ["watch"]:
@@ -163,7 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         sys.stdin = stdin
         if code != ExitCode.DONE:
-            print(out.getvalue(), end="", flush=True)
+            with suppress(UnprintedError):
+                print(out.getvalue(), end="", flush=True)
             print(err.getvalue(), end="", file=sys.stderr, flush=True)
     return code
 
@@ -206,6 +218,11 @@ def _main(general: list[str], given: list[str]) -> int:
         sentence = f"terminated; {ending(given)}"
     except KeyboardInterrupt:
         code, sentence = INTERRUPTED, f"interrupted; {ending(given)}"
+    except UnprintedError as error:
+        if error.code is not None:
+            return error.code
+        has_enough = isinstance(error.__cause__, BrokenPipeError) and ending(given) == NOTHING
+        return ExitCode.DONE if has_enough else ExitCode.WORK_LEFT
     except Exception as error:
         if not lacks_descriptors(error):
             # An unexpected error: the stack is needed to correct it.
@@ -230,7 +247,9 @@ def _print_failure(given: Sequence[str], exit_code: int, error: str) -> None:
     about = About.of(_commands(given), given)
     if about is not None and about.failed is not None and "--json" in given:
         failed = about.failed() | {"exit_code": int(exit_code), "error": error}
-        print(json.dumps(failed), flush=True)
+        # Standard error has the sentence.
+        with suppress(UnprintedError):
+            print(json.dumps(failed), flush=True)
 
 
 def _print_lines(sentences: Iterable[str]) -> None:

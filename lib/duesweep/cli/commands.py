@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_
 
 import typer
 
+from duesweep.cli.output import ended_with
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core import logs
 from duesweep.core.change import DueSpan, MessageFilter
@@ -68,10 +69,12 @@ class Printed(NamedTuple):
     blocks: Iterable[Block]
 
     def print(self, *, as_json: bool) -> int:
-        if as_json:
-            print(json.dumps(whole(self.value)), flush=True)
-        print_blocks(self.blocks, as_json=as_json)
-        return exit_code_of(self.value)
+        code = exit_code_of(self.value)
+        with ended_with(code):
+            if as_json:
+                print(json.dumps(whole(self.value)), flush=True)
+            print_blocks(self.blocks, as_json=as_json)
+        return code
 
 
 _Ended = TypeVar("_Ended", bound="Printed | int")

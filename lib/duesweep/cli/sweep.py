@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from duesweep import config as configuration
+from duesweep.cli.output import ended_with
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import make_printable, worst
 from duesweep.operations.endpoint import Endpoint, Stop
@@ -39,7 +40,8 @@ def run(
             code, document = _run_one(opened, stop, as_json=as_json)
         # Last: if a second signal ended this before, its document would be a second one.
         if as_json:
-            print(json.dumps(document()))
+            with ended_with(code):
+                print(json.dumps(document()), flush=True)
         return code
 
 
@@ -57,8 +59,11 @@ def _run_one(endpoint: Endpoint, stop: Stop, *, as_json: bool) -> _Ended:
         raise
     from duesweep.report.views import runs  # noqa: PLC0415 - a refused run does without
 
-    print_blocks(runs.run_blocks(run, endpoint.context), as_json=as_json)
-    _tell_monitoring([(endpoint, run)])
+    try:
+        with ended_with(run.exit_code):
+            print_blocks(runs.run_blocks(run, endpoint.context), as_json=as_json)
+    finally:
+        _tell_monitoring([(endpoint, run)])
     return run.exit_code, partial(runs.document, run)
 
 
@@ -77,10 +82,13 @@ def _run_all(
 
     unread = [failed_run(name, error) for name, error in failures]
     contexts = [(endpoint.context, run) for endpoint, run in ran]
-    print_blocks(runs.fleet_blocks(contexts, unread), as_json=as_json)
-    _tell_monitoring(ran)
     everything = sorted([*(run for _, run in ran), *unread], key=lambda run: run.source)
     code = worst([run.exit_code for run in everything])
+    try:
+        with ended_with(code):
+            print_blocks(runs.fleet_blocks(contexts, unread), as_json=as_json)
+    finally:
+        _tell_monitoring(ran)
     return code, partial(runs.fleet_document, everything, code)
 
 

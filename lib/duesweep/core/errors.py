@@ -341,6 +341,14 @@ def format_stack(error: BaseException) -> str:
     return make_storable(shorten(text, _LONGEST_STACK))
 
 
+class UnprintedError(Exception):
+    """Standard output was not written. No `OSError`: typer ends a command that raises one for a
+    closed pipe, with the code 1. `code` is the exit code of the command; None: it had not ended.
+    """
+
+    code: int | None = None
+
+
 def make_storable(text: str) -> str:
     """`text` without the characters that text columns or UTF-8 cannot hold: NUL, surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from duesweep.core.errors import make_printable
+from duesweep.core.errors import UnprintedError, make_printable
 
 # A command that is done sooner shows no line.
 FIRST_SECONDS = 1.0
@@ -45,7 +45,7 @@ def passing_line(text: Callable[[], str]) -> Iterator[None]:
             # A line that is wrapped would not go as a whole.
             line = make_printable(text())[: shutil.get_terminal_size().columns - 1]
             # A reader that is gone ends the command, not the line.
-            with _guard, suppress(OSError, ValueError):
+            with _guard, suppress(OSError, UnprintedError, ValueError):
                 if line and not end.is_set():
                     _is_shown.set()
                     # The line comes after all that was printed before it.
