@@ -96,6 +96,29 @@ def test_list_of_a_group_has_its_errors(endpoint: Endpoint) -> None:
     assert "There is no error of group 00000000" in missing.err
 
 
+@pytest.mark.parametrize("words", [["list"], ["replay", "--yes"], ["discard", "--yes"]])
+def test_group_without_errors_is_refused_also_with_json(
+    words: list[str], endpoint: Endpoint
+) -> None:
+    _fail(endpoint.set_up(), delayed_row("Nowhere"))
+    reason = ["--reason", "x"] if "--yes" in words else []
+
+    refused = endpoint.run("errors", *words, "--group", "00000000", *reason, "--json")
+
+    assert refused.code == refused.document["exit_code"] == 2
+    assert "There is no error of group 00000000" in refused.document["error"]
+
+
+@pytest.mark.parametrize("more", [["--yes"], ["--dry-run"]])
+def test_replay_to_an_empty_address_is_refused(more: list[str], endpoint: Endpoint) -> None:
+    _fail(endpoint.set_up(), delayed_row("Nowhere"))
+
+    refused = endpoint.run("errors", "replay", "--all", "--to", "", "--reason", "x", *more)
+
+    assert (refused.code, "--to is empty" in refused.err) == (2, True)
+    assert [one["open"] for one in endpoint.document("errors", "list")["groups"]] == [1]
+
+
 def test_list_of_a_filter_has_what_fits_all_conditions(endpoint: Endpoint) -> None:
     _failed(endpoint.set_up(), "Nowhere", "Billing")
 

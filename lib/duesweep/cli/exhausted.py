@@ -76,6 +76,14 @@ class WhichErrors:
             until=None if self.until is None else self.until.at(now),
         )
 
+    def refuse_unknown_group(self, *, is_known: bool) -> None:
+        """Raise `ConfigError` if no error is in the group that was given: a typing error."""
+        if self.group is not None and not is_known:
+            raise ConfigError(
+                f"There is no error of group {self.group}",
+                advice="list the groups with `errors list`, discarded ones with --discarded",
+            )
+
 
 @command(app, "list", ending=NOTHING)
 def list_errors(
@@ -99,11 +107,7 @@ def list_errors(
         groups = duesweep.error_groups(wanted, most=limit, with_discarded=discarded)
         return Printed(groups, views.groups(groups))
     errors = duesweep.errors(wanted, most=limit, with_discarded=discarded)
-    if not (errors.errors or common.as_json):
-        raise ConfigError(
-            f"There is no error of group {which.group}",
-            advice="list the groups with `errors list`, discarded ones with --discarded",
-        )
+    which.refuse_unknown_group(is_known=bool(errors.errors))
     return Printed(errors, views.errors(errors))
 
 
@@ -150,7 +154,10 @@ def replay(
     Example: duesweep errors replay --group 1f0c9a2b --reason 'Billing is up again'
     """
     duesweep, wanted = common.duesweep(), which.filter(ids or ())
+    if to is not None and not to.strip():
+        raise ConfigError("--to is empty", advice="name a destination, or leave it out")
     chosen = duesweep.choose_errors(wanted, again=again, everything=everything)
+    which.refuse_unknown_group(is_known=bool(chosen.rows or chosen.done_rows))
     return _act(common, act, chosen, partial(duesweep.replay, to=to, due=due))
 
 
@@ -169,6 +176,7 @@ def discard(
     """
     duesweep, wanted = common.duesweep(), which.filter(ids or ())
     chosen = duesweep.choose_errors(wanted, CommandName.DISCARD, everything=everything)
+    which.refuse_unknown_group(is_known=bool(chosen.rows or chosen.done_rows))
     return _act(common, act, chosen, duesweep.discard)
 
 

@@ -88,7 +88,7 @@ def doctor(
         typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
     ] = None,
 ) -> Printed:
-    """Check services and settings, and say what to do about each problem. Changes nothing.
+    """Check services and settings, and say what to do about each problem. Changes no rows.
 
     Exits with 3 if there is a fault or a warning, else with 0.
 

@@ -50,8 +50,10 @@ def mending_statements(found: "Diagnosis") -> Iterator[Block]:
             by_setting.setdefault(one.setting, {}).update(dict.fromkeys(one.statements))
         else:
             yield Note(f"no statement mends {one.check} of {one.about}: {one.found}. {one.advice}")
+    # Each that was examined, also one that lacks nothing.
+    servers = {one.setting for one in found.findings} - {None}
     for setting, statements in by_setting.items():
-        if len(by_setting) > 1:
+        if len(servers) > 1:
             yield Line(f"-- In the database that {setting} names:")
         for statement in statements:
             yield from map(Line, f"{statement};".split("\n"))
