@@ -980,11 +980,18 @@ ORDER BY j.id;
 
 -- name: read_binding
 -- $1 nvarchar(max)
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at,
-       LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
-FROM [nsb].[dbo].[duesweep_bindings] b
-WHERE b.source = ?;
+SELECT found.delayed, LOWER(CONVERT(varchar(36), found.ledger_id)) AS ledger_id, found.bound_at,
+       LOWER(CONVERT(varchar(36), found.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), found.settled_sweep)) AS settled_sweep, found.settled_at, found.place
+FROM (
+    SELECT CONVERT(uniqueidentifier, NULL) AS journal_id, CONVERT(uniqueidentifier, NULL) AS settled_sweep,
+           CONVERT(datetime2(3), NULL) AS settled_at, CONVERT(nvarchar(max), NULL) AS place
+) lacking
+CROSS APPLY (
+    SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+    FROM [nsb].[dbo].[duesweep_bindings]
+    WHERE source = ?
+) found;
 
 -- name: read_changes
 -- $1 nvarchar(max), $2 int, $3 int
@@ -1171,13 +1178,14 @@ SELECT @@ROWCOUNT AS messages;
 -- $1 float, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max)
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, ?) * 1000000);
+DECLARE @Latest bigint = @Now + CASE WHEN @Length > 100000 THEN 100 * @Length ELSE 10000000 END;
 INSERT INTO [nsb].[dbo].[duesweep_limits] (source, pattern, free_us)
 SELECT ?, ?, @Now
 WHERE NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[duesweep_limits] l WITH (UPDLOCK, HOLDLOCK) WHERE l.source = ? AND l.pattern = ?
 );
 UPDATE [nsb].[dbo].[duesweep_limits] WITH (UPDLOCK)
-SET free_us = CASE WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
+SET free_us = CASE WHEN free_us > @Latest THEN @Latest WHEN free_us > @Now THEN free_us ELSE @Now END + @Length
 WHERE source = ? AND pattern = ?;
 SELECT CASE WHEN l.free_us - @Length > @Now THEN (l.free_us - @Length - @Now) / 1000000.0 ELSE 0.0 END
            AS wait_seconds
