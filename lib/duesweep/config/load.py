@@ -105,7 +105,11 @@ def _checked(content: Content, places: Places) -> Config:
     is_incomplete = any(each["type"] == "missing" for each in found.values())
     first: list[Problem] = []
     if label and file is None and is_incomplete:
-        no_file = f"There is no {label} in {shorten(str(Path.cwd()))}"
+        try:
+            folder = shorten(str(Path.cwd()))
+        except FileNotFoundError:
+            folder = "the working folder, which was deleted"
+        no_file = f"There is no {label} in {folder}"
         first.append(Problem(no_file, "write one, or name another file with --config"))
     # Not a list: to find the line of each of very many would take minutes.
     raise _refusal(chain(first, problems_of(found.values(), places))) from cause

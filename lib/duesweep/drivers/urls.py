@@ -91,6 +91,9 @@ def for_pika(text: str) -> str:
     if not parts.hostname or "@" in parts.path + parts.query + parts.fragment:
         # The host is then the beginning of the password, and messages would show it.
         raise DsnError("it names no host, or has an @ after the host", _HOW_TO_AMQP)
+    if "/" in parts.path[1:].rstrip("/"):
+        # pika would take the part before the slash.
+        raise DsnError("its vhost holds a slash", _HOW_TO_AMQP)
     check_host(parts.hostname)
     return text
 

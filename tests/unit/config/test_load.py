@@ -268,3 +268,15 @@ def test_relative_path_of_a_file_begins_at_the_file_and_others_at_the_working_fo
 @pytest.mark.parametrize("root", ["s3://bucket/ledger", "main.ledgers", "~/ledger", "dbfs:/ledger"])
 def test_root_that_is_no_relative_path_stays_as_it_is_written(root: str) -> None:
     assert load(file_of(MINIMAL.replace("/ledger", root))).ledger.root == root
+
+
+def test_working_folder_that_was_deleted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    with pytest.raises(ConfigError, match="the working folder, which was deleted"):
+        load(None)

@@ -178,6 +178,17 @@ def test_connection_string_of_nservicebus_becomes_an_amqp_url(text: str, url: st
     assert for_pika(url) == url
 
 
+@pytest.mark.parametrize("vhost", ["a/b/c", "a/b", "/a"])
+def test_vhost_with_a_slash_is_refused(vhost: str) -> None:
+    with pytest.raises(DsnError, match="its vhost holds a slash"):
+        for_pika(f"amqp://u:p@mq1/{vhost}")
+
+
+@pytest.mark.parametrize("vhost", ["", "/", "a", "a/", "a%2Fb"])
+def test_vhost_without_a_slash_is_taken(vhost: str) -> None:
+    assert for_pika(f"amqp://u:p@mq1/{vhost}").endswith(f"/{vhost}")
+
+
 @given(st.text(min_size=1).filter(lambda text: not set(text) & set("\"'")))
 def test_any_password_of_nservicebus_is_the_urls(password: str) -> None:
     url = urlsplit(for_pika(f'username=u;password="{password}";host=h'))
