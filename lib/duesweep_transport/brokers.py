@@ -6,15 +6,22 @@ from contextlib import AbstractContextManager
 from duesweep.config import Config
 from duesweep.config.adapters import QueueConnection, connections
 from duesweep.config.adapters.rabbitmq import ADAPTER, brokers_of
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, UnreadableAddressError
 from duesweep.core.finding import Finding
-from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style, checked_name
 from duesweep_transport.migration import Migration
 from duesweep_transport.sender import RabbitMqSender, open_sender
 
 
 def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:
-    """Creates the delay ladder and these endpoints."""
+    """Creates the delay ladder and these endpoints. Raises `ConfigError` for a name that no queue
+    can have.
+    """
+    for name in endpoints:
+        try:
+            checked_name(name)
+        except UnreadableAddressError as error:
+            raise ConfigError(str(error), advice="give one with 1 to 255 bytes") from error
     return ADAPTER.setup_step(
         _connection(config, connection), dict.fromkeys(endpoints, "an endpoint")
     )
