@@ -1,6 +1,9 @@
 """The ledger after a power failure at each moment of settling: no row is lost or doubled."""
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from deltalake import DeltaTable
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import DuesweepError, LedgerError, LedgerLockedError
 from duesweep.core.world import NO_PATIENCE
+from duesweep.ledger import durable
 from duesweep.ledger.base import TABLES, lock_for_writing
 from duesweep.ledger.durable import make_durable
 from duesweep.operations import maintain
@@ -352,6 +356,42 @@ def test_power_failure_after_a_compaction_loses_no_row(point: str, endpoint: End
 
     assert endpoint.run("maintain").code == 0
     _assert_complete(endpoint, 3, 0)
+
+
+def test_power_failure_after_old_rows_were_removed_blocks_no_source(endpoint: Endpoint) -> None:
+    """The file that takes the place of one with old and newer rows is not on the disk."""
+    one, other = _of_two(endpoint)
+    root, tables = endpoint.ledger.root, endpoint.context().open_ledger().tables
+    tables.compact("tombstones")
+    make_durable(str(root))
+    notes = endpoint.folder / "synced"
+    note_synced(notes, root)
+    source = one.context().store.source
+    assert tables.remove("tombstones", source, "dispatched_at", datetime.now(UTC)) > 0
+    lose(unsynced(notes, root), EMPTY, COMMITS)
+
+    for each in (one, other, one, other):
+        each.delay("Billing")
+        assert run_sweep(each).ledger_error is None
+    for each in (one, other):
+        assert each.run("audit").code == 0
+
+
+def test_disk_that_cannot_be_read_holds_up_no_message(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    run_sweep(endpoint)
+    endpoint.delay("Billing")
+
+    def refuse(_: Path) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(durable, "has_torn", refuse)
+    report = run_sweep(endpoint)
+
+    assert report.dispatched == 1
+    assert "cannot be looked at: Input/output error" in str(report.ledger_error)
 
 
 def test_files_are_deleted_only_while_nothing_is_written_that_is_not_on_the_disk(

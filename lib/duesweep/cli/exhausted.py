@@ -77,8 +77,10 @@ class WhichErrors:
         )
 
     def refuse_unknown_group(self, *, is_known: bool) -> None:
-        """Raise `ConfigError` if no error is in the group that was given: a typing error."""
-        if self.group is not None and not is_known:
+        """Raise `ConfigError` if no error is in the group, the only condition: a typing error."""
+        if is_known or self.group is None:
+            return
+        if self.filter() == ErrorFilter(group=self.group):
             raise ConfigError(
                 f"There is no error of group {self.group}",
                 advice="list the groups with `errors list`, discarded ones with --discarded",

@@ -1,5 +1,6 @@
 """`duesweep watch`: sweeps as messages come due, until a signal ends it."""
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from duesweep.operations.health import Health, HealthFile, Systemd
 from duesweep.operations.opening import endpoints_of
 from duesweep.operations.watch import Log, Observer, Ticker, watch, watch_all
 from duesweep.report.metrics import Metrics
+
+# Within this time others of a fleet may not have looked for the first time.
+_FIRST_LOOKS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def _watch(
 ) -> Sequence[int]:
     """Watch all of them. Monitors also see the `failures`, which are not watched."""
     watched = [_watched(each, stop, options) for each in endpoints]
-    tickers, are_several = [each.ticker for each in watched], len(watched) > 1
+    tickers = [each.ticker for each in watched]
     healths = [each.health for each in watched]
     for source, error in failures:
         healths.append(Health(source, options.max_wait))
@@ -78,7 +82,7 @@ def _watch(
         try:
             codes = watch_all(
                 [
-                    (each.ticker.source, partial(_run, each, options, shared, are_several))
+                    (each.ticker.source, partial(_run, each, options, shared, watched))
                     for each in watched
                 ],
                 look_after,
@@ -114,11 +118,16 @@ def _watched(endpoint: Endpoint, stop: Stop, options: WatchOptions) -> _Watched:
 
 
 def _run(
-    watched: _Watched,
-    options: WatchOptions,
-    shared: Sequence[Observer],
-    is_one_of_several: bool,  # noqa: FBT001 - of a partial
+    watched: _Watched, options: WatchOptions, shared: Sequence[Observer], all_of: Sequence[_Watched]
 ) -> None:
+    began = time.monotonic()
+
+    def may_wait() -> bool:
+        """Wait for tables as long as others can be watched; a refused login is not tried again."""
+        is_early = time.monotonic() - began < _FIRST_LOOKS_SECONDS
+        others = [each.health.was_well for each in all_of if each is not watched]
+        return watched.ticker.was_let_in and (any(others) or (is_early and bool(others)))
+
     ticker = watched.ticker
     observers: list[Observer] = [watched.log, watched.health, *shared]
     observers += [] if options.port is None else [watched.metrics]
@@ -129,7 +138,7 @@ def _run(
             watched.stop,
             observers,
             most_seconds=options.max_wait,
-            is_one_of_several=is_one_of_several,
+            may_wait=may_wait,
         )
     except Exception as error:
         watched.health.end(make_printable(str(error) or type(error).__name__))

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def make_durable(ledger_root: str) -> None:
     if root is None:
         return
     synced = _read_mark(root)
-    try:
+    with disk_errors(root, "could not be brought to the disk"):
         # In parallel, because it is waiting; the disk takes several at once.
         with ThreadPoolExecutor(len(_NAMES)) as pool:
             versions = list(pool.map(lambda name: _sync(root / name, synced.get(name)), _NAMES))
@@ -62,12 +62,17 @@ def make_durable(ledger_root: str) -> None:
         new.write_text(json.dumps(found), encoding="utf-8")
         _sync_file(new)
         new.replace(root / _MARK)
+
+
+@contextmanager
+def disk_errors(root: Path, fault: str) -> Iterator[None]:
+    """Raise `LedgerError` with this fault of the ledger for an error of the disk, or of a file."""
+    try:
+        yield
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise LedgerError(
-            f"The ledger under {root} could not be brought to the disk: {cause}; the journal keeps "
-            "the rows",
-            transient=True,
+            f"The ledger under {root} {fault}: {cause}; the journal keeps the rows", transient=True
         ) from error
 
 
@@ -82,7 +87,7 @@ def drop_torn(root: Path, unsettled: Collection[str]) -> list[str]:
     forgotten them. A table without data has no rows to lose.
     """
     notes, kept = root / _NOTES, set(unsettled)
-    with suppress(OSError, ValueError):
+    with suppress(OSError, TypeError, ValueError):
         kept.update(json.loads(notes.read_text(encoding="utf-8")))
     dropped: list[Path] = []
     # Without a commit that removed them, the files of the ones before it count.
@@ -107,8 +112,8 @@ def drop_torn(root: Path, unsettled: Collection[str]) -> list[str]:
 
 def _is_kept(commit: Path, kept: Collection[str]) -> bool:
     """Whether a commit is torn itself or gone, has rows of these sweeps and commands only, or none
-    that are new. Files that it replaced, as a compaction does, are there until a VACUUM, before
-    which all is synced.
+    that are new. Files that it replaced, as a compaction and a removal of rows do, are there until
+    a VACUUM, before which all is synced.
     """
     try:
         actions = list(_actions_of(commit))
@@ -116,6 +121,10 @@ def _is_kept(commit: Path, kept: Collection[str]) -> bool:
         return bool(kept)
     owners = {action["txn"]["appId"].partition("/")[0] for action in actions if "txn" in action}
     has_new = any(action["add"]["dataChange"] for action in actions if "add" in action)
+    if not owners and has_new:
+        table = commit.parents[1]
+        replaced = [action["remove"]["path"] for action in actions if "remove" in action]
+        has_new = not replaced or not all((table / unquote(each)).exists() for each in replaced)
     return owners <= set(kept) and (bool(owners) or not has_new)
 
 
@@ -157,6 +166,18 @@ def _is_whole_checksum(checksum: Path) -> bool:
 def has_torn(root: Path) -> bool:
     """Whether there is anything that `drop_torn` is for. Then nothing may be written."""
     return any(True for _ in chain(_all_torn(root), _torn_copies(root)))
+
+
+def refuse_torn(root: Path) -> None:
+    """Raise `LedgerError` if `drop_torn` has left something."""
+    if has_torn(root):
+        raise LedgerError(
+            f"A power failure damaged commits of the ledger under {root}, and not all rows in and "
+            "after them are known to be in journals; the journal keeps its own",
+            advice="run `duesweep sweep` for each source of the ledger, two times. If that does "
+            "not help, restore a backup of the ledger, and run `duesweep audit`",
+            transient=True,
+        )
 
 
 def find_damage(root: Path, names: Iterable[str]) -> tuple[str, Problem] | None:

@@ -231,19 +231,16 @@ class Ledger:
         another source may drop it with all later ones.
         """
         folder = local_folder(self.root)
-        if folder is None or not durable.has_torn(folder):
+        if folder is None:
             return
-        with lock_for_writing(self.root, patience):
-            for path in durable.drop_torn(folder, unsettled()):
-                logs.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
+        with durable.disk_errors(folder, "cannot be looked at"):
             if durable.has_torn(folder):
-                raise LedgerError(
-                    f"A power failure damaged commits of the ledger under {folder}, and not all "
-                    "rows in and after them are known to be in journals; the journal keeps its own",
-                    advice="run `duesweep sweep` for each source of the ledger, two times. If that "
-                    "does not help, restore a backup of the ledger, and run `duesweep audit`",
-                    transient=True,
-                )
+                with lock_for_writing(self.root, patience):
+                    for path in durable.drop_torn(folder, unsettled()):
+                        logs.warning(
+                            "ledger_commit_dropped", path=path, reason="torn by a power failure"
+                        )
+                    durable.refuse_torn(folder)
 
     def keep_journal(self, source: str, journal_id: UUID, patience: Patience) -> None:
         """Note that a source has this journal."""

@@ -85,6 +85,11 @@ class Health:
                 self._known = replace(self._known, error=error)
 
     @property
+    def was_well(self) -> bool:
+        """Whether a tick has ended without an error."""
+        return self._known.last_good is not None
+
+    @property
     def behind_seconds(self) -> float | None:
         """How old a message may be at most that could be delivered now; None: not known yet."""
         known = (self._known.caught_up_at, self._waits.caught_up_at)

@@ -83,6 +83,8 @@ class Ticker:
         self._settler = None if may_be_sparks else Settler(self._context, stop)
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
+        # Whether the store has let it in.
+        self.was_let_in = False
         # The last whole look, if it found no work, and when that was.
         self._idle: tuple[Look, float] | None = None
 
@@ -170,6 +172,7 @@ class Ticker:
                 self._close_session()
         try:
             self._session = self._sessions.enter_context(self._context.store.open_driver())
+            self.was_let_in = True
             check(self._session, self._context)
             return self._look_again(self._session, stop)
         except BaseException:
@@ -217,14 +220,15 @@ def watch(
     observers: Sequence[Observer],
     *,
     most_seconds: float,
-    is_one_of_several: bool = False,
+    may_wait: Callable[[], bool] = lambda: False,
 ) -> None:
     """Tick until `stop` is wanted, and wait `most_seconds` at most between two ticks.
 
     Raises `ConfigError` if the first tick does, since then a person is there to correct it; after a
-    later one it waits, as a database that is restored lacks its tables for a while. One of several
-    watches waits always, and raises the error in the end if no tick was without one. Raises
-    `SparkError`: a session that is lost does not come back in its process.
+    later one it waits, as a database that is restored lacks its tables for a while. If it
+    `may_wait`, as one of several, it waits after that one too, and raises the error in the end
+    if no tick was without one. Raises `SparkError`: a session that is lost does not come back in
+    its process.
     """
     row, is_first = _Row(), True
     wrong: ConfigError | None = None
@@ -236,7 +240,7 @@ def watch(
             raise
         except (DuesweepError, OSError) as error:
             if isinstance(error, ConfigError) and (is_first or wrong is not None):
-                if not is_one_of_several:
+                if not may_wait():
                     raise
                 wrong = error
             run = failed_run(source, _known(error), time.monotonic() - began)

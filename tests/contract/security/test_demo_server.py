@@ -93,4 +93,4 @@ def test_server_of_an_earlier_version_is_refused(open_folder: Path) -> None:
     done = run_python("-m", "duesweep.operations.demo.server", open_folder)
 
     assert done.code == 2
-    assert "run `duesweep demo` again" in done.err
+    assert "Run `duesweep demo` again" in done.err

@@ -56,7 +56,7 @@ def _run(
         stop,
         [told.append],
         most_seconds=most_seconds,
-        is_one_of_several=is_one_of_several,
+        may_wait=lambda: is_one_of_several,
     )
     return told[:-1]
 
@@ -182,7 +182,7 @@ def test_one_of_several_that_was_never_watched_says_so_in_the_end(waits: list[fl
         raise left.pop(0)
 
     with pytest.raises(ConfigError, match="no such queue"):
-        watch("nsb", tick, stop, [told.append], most_seconds=1, is_one_of_several=True)
+        watch("nsb", tick, stop, [told.append], most_seconds=1, may_wait=lambda: True)
     assert len(told) == len(waits) == 2
 
 

@@ -20,7 +20,7 @@ NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED = 404, 403, 406
 _NAME = re.compile(r"(?:exchange|queue) '(?P<name>.*?)(?P<end>' in vhost|\.\.\.$)")
 # The default exchange has no name, but the broker's texts call it this.
 _DEFAULT_EXCHANGE = "amq.default"
-_NODE_IS_DOWN = "is down or inaccessible"
+_NODE_IS_DOWN = "NOT_FOUND - home node "
 _ALERT = re.compile(r"\[SSL: \w*ALERT")
 _CLOSED = re.compile(r"ConnectionClosedByBroker: \((?P<code>\d+)\)")
 _GUESSES = (
@@ -48,7 +48,7 @@ class ChannelClosedError(QueueError):
         # A match cannot be pickled.
         self._found = None if found is None else found.groupdict()
         # A queue without copies on a node of a cluster that is down is not found either.
-        self.is_missing = code == NOT_FOUND and _NODE_IS_DOWN not in text
+        self.is_missing = code == NOT_FOUND and not text.startswith(_NODE_IS_DOWN)
 
     def is_about(self, exchange: str) -> bool:
         """Whether the broker's text names this exchange."""

@@ -75,7 +75,16 @@ def examine(
         yield ok(Check.SERVER_REACHABLE, setting, f"RabbitMQ {version} lets this user in")
         api = None if management_url is None else Management(management_url, brokers)
         for role, name in endpoints:
-            absent = topology.find_missing(channel, topology.endpoint(style, name)).names
+            wanted = topology.endpoint(style, name)
+            if role not in _OF_SETTINGS and style is Style.CONVENTIONAL:
+                # A sweep needs no more. It may lead to a queue of any name.
+                wanted = Topology(exchanges=wanted.exchanges)
+            try:
+                absent = topology.find_missing(channel, wanted).names
+            except ChannelClosedError as error:
+                text = f"The {role} is unavailable: {error}. Messages for it wait"
+                yield fault(Check.TABLE_EXISTS, name, text, "start the node of the cluster")
+                continue
             if absent:
                 text = f"The {role} lacks {' and '.join(absent)}: messages for it fail"
                 advice = f"run `duesweep rabbitmq endpoint create {name}`, or correct the setting"
