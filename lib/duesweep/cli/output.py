@@ -72,6 +72,6 @@ def output_failure() -> OSError | None:
         sys.stdout.flush()
     failure: OSError | None = getattr(sys.stdout, "failure", None)
     if failure is not None:
-        with Path(os.devnull).open("wb") as nobody:
-            os.dup2(nobody.fileno(), sys.stdout.fileno())
+        with Path(os.devnull).open("wb") as null_device:
+            os.dup2(null_device.fileno(), sys.stdout.fileno())
     return failure
