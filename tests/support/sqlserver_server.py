@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from duesweep import Duesweep
 from duesweep.config import Config
+from duesweep.config.adapters.roles import setup_steps
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep_testing.builders import DelayedRow
@@ -103,7 +104,15 @@ class SqlServer:
         return self.database.execute(text, *values)
 
     def set_up(self, config: Config) -> None:
-        Duesweep(config).setup()
+        """As `duesweep setup`, but by its printed script if that is for this database alone: the
+        command asks for each table first, which takes a stand-in ten times as long.
+        """
+        steps = setup_steps(config)
+        if len(steps) > 1 or config.store.dsn.get_secret_value() != self.dsn:
+            Duesweep(config).setup()
+            return
+        for batch in f"\n{steps[0].script()}\n".split("\nGO\n"):
+            self.execute(batch)
 
     def create_schema(self, schema: str) -> None:
         self.database.create_schema(schema)
