@@ -112,17 +112,26 @@ def returned_by(sent: Sequence[Sent], results: Sequence[PublishResult]) -> Abstr
 
 
 def silent_endpoints(
-    sent: Sequence[Sent], results: Sequence[PublishResult], fault: QueueError | None
+    sent: Sequence[Sent],
+    results: Sequence[PublishResult],
+    fault: QueueError | None,
+    known: set[str],
 ) -> AbstractSet[str]:
     """The endpoints that answered none of their messages in time, if the broker answered all for
-    others; empty if it is the broker that is silent.
+    others, or these endpoints were silent before; empty if it is the broker that is silent.
+
+    `known` are the endpoints that were silent before. This updates it.
     """
-    if not isinstance(fault, UnansweredError):
-        return frozenset()
     answered, silent = set[str](), set[str]()
     for one, result in zip(sent, results, strict=True):
         (answered if result in _ARE_ANSWERS else silent).add(one.destination)
-    return silent if answered and not answered & silent else frozenset()
+    known -= answered
+    if not isinstance(fault, UnansweredError) or answered & silent:
+        return frozenset()
+    if not answered and not silent <= known:
+        return frozenset()
+    known |= silent
+    return silent
 
 
 def suspects(

@@ -1,6 +1,7 @@
 """A task's connection to its broker: opened when needed, and again after a loss, with a limit."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -31,6 +32,9 @@ class _OutOfReach(NamedTuple):
 # By the URLs, in this process. Messages for other destinations wait for each try, so sessions share
 # its result, and the next one is a single try.
 _out_of_reach: dict[tuple[str, ...], _OutOfReach] = {}
+# By the URLs, in this process: the endpoints that did not answer while others of the broker did. If
+# one of them is tried alone, and is silent again, the broker is not at fault.
+_silent: dict[tuple[str, ...], set[str]] = defaultdict(set)
 
 
 class Link:
@@ -49,6 +53,7 @@ class Link:
         # When to try again a broker that is down; never if the fault does not pass by itself.
         self._try_at = math.inf
         self._fruitless = 0
+        self.silent = _silent[brokers.urls]
 
     def connect(self) -> RabbitMqConnection:
         """The open connection. Raises `DestinationError` if the broker is unavailable."""

@@ -209,7 +209,7 @@ class RabbitMqQueueSession(QueueSession):
         culprits: dict[str, MessageError] = {}
         if found := suspects(self._sent, results, publisher.fault):
             culprits = Probe(self._link, deadline).culprits(found)
-        silent = silent_endpoints(self._sent, results, publisher.fault)
+        silent = silent_endpoints(self._sent, results, publisher.fault, self._link.silent)
         for name in silent:
             text = f"{name} on RabbitMQ is unavailable, and others are not: {publisher.fault}"
             self._down[name] = DestinationError(text, transient=False)
@@ -222,7 +222,10 @@ class RabbitMqQueueSession(QueueSession):
         self._closed |= answer.closed
         self._found -= answer.closed.keys() | answer.missing
         self._in_ladder -= answer.missing
-        self._link.note(None if silent else publisher.fault, is_fruitful=answer.is_fruitful)
+        if silent:
+            self._link.note(None, is_fruitful=True)
+        else:
+            self._link.note(publisher.fault, is_fruitful=answer.is_fruitful)
         return answer.confirmation
 
     def rollback(self) -> None:

@@ -177,7 +177,19 @@ def test_endpoint_that_alone_does_not_answer_is_not_the_brokers_silence(
 ) -> None:
     shipped = Sent("c", "Shipping", Publication("Shipping", "", {}, {}, b""))
 
-    assert silent_endpoints([sent("a"), sent("b"), shipped], results, fault) == silent
+    known = set[str]()
+    assert silent_endpoints([sent("a"), sent("b"), shipped], results, fault, known) == silent
+    assert known == silent
+
+
+def test_endpoint_that_was_silent_alone_is_known_until_it_answers() -> None:
+    tried, known = [sent("a")], {"Billing", "Other"}
+
+    assert silent_endpoints(tried, [_OPEN], SILENT, known) == {"Billing"}
+    assert silent_endpoints(tried, [_OPEN], LOST, known) == set()
+    assert silent_endpoints(tried, [_SHIPPED], None, known) == set()
+    assert known == {"Other"}
+    assert silent_endpoints(tried, [_OPEN], SILENT, known) == set()
 
 
 @pytest.mark.parametrize(

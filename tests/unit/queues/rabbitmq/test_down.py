@@ -34,6 +34,7 @@ class Broker:
         self.fault, self._result = fault, result
         self._published: list[Publication] = []
         self.noted: list[QueueError | None] = []
+        self.silent = set[str]()
 
     def ask(self, act: Callable[[], object]) -> object:
         return act()
@@ -125,6 +126,10 @@ def test_silent_endpoint_is_left_alone_and_the_broker_is_not(
     with pytest.raises(DestinationError, match="is unavailable, and others are not") as caught:
         session.deliver("Down", held)
     assert not caught.value.transient
+    # It is tried alone.
+    session.deliver("Down", held[:1])
+    session.confirm(1.0)
+    assert broker.noted == [None, None]
     session.deliver("Up", _messages("Up"))
     session.confirm(1.0)
 
