@@ -95,9 +95,14 @@ class TransportSession:
         return _columns_of(self.find(table))
 
     def find(self, table: Destination) -> FoundTable | None:
-        """The table; None if it is missing."""
+        """The table; None if it is missing. Raises `NotAQueueError` for a view, which would run its
+        owner's functions with this user's rights.
+        """
         wanted = WantedTable(table, rights=("SELECT",))
-        return self._dialect.tables.find(self._connection, [wanted]).get(table)
+        found = self._dialect.tables.find(self._connection, [wanted]).get(table)
+        if found is not None and not found.is_table:
+            raise NotAQueueError(f"{table} has no rows of its own: it is a view or the like")
+        return found
 
     def statements_for(self, columns: set[str]) -> QueueStatements:
         """The statements for a queue table with these columns. Tables of older versions have a

@@ -60,7 +60,9 @@ _ALIKE = {"text": frozenset({"text", "character varying"})}
 # A session may lock only rows that it may change.
 _DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
 _READING_RIGHTS = ("SELECT",)
-_OF_READERS = {Check.TABLE_EXISTS, Check.TABLE_SHAPE, Check.ROW_SECURITY}
+# A view would run its owner's functions with this user's rights, and row-level security hides rows.
+_OF_SIGHT = {Check.TABLE_SHAPE, Check.ROW_SECURITY}
+_OF_READERS = {Check.TABLE_EXISTS, *_OF_SIGHT}
 _RESHAPE = (
     "check store.kind, store.schema and store.delayed_table, since this may be another table; if "
     "it is not, give it the columns that the transport gives it"
@@ -165,7 +167,7 @@ def examine(
             yield from told
             if not any(each.stops for each in [*of_session, *told]):
                 yield from checks.doctors_trial(one, found)
-        store = store if store is not None and delayed in there else None
+        store = store if delayed in there and there[delayed].is_table else None
         if store is not None:
             yield from _empty_beside_full(session, store, delayed)
         yield from tables.more_findings(session, setting, store, queue_columns)
@@ -303,11 +305,13 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
 
 
 def check_sight(session: Session, location: Location, delayed: Any) -> None:
-    """Raise `ConfigError` if row-level security hides rows of the store from this user."""
+    """Raise `ConfigError` for a table of the store that has another shape, or whose rows are hidden
+    from this user by row-level security.
+    """
     to_read = _to_read(location, delayed)
     there = location.dialect.tables.find(session, to_read)
     found = _Checks(session, location.dialect, location).of_sweeps(to_read, there)
-    refuse(each for each in found if each.check is Check.ROW_SECURITY)
+    refuse(each for each in found if each.check in _OF_SIGHT)
 
 
 def check_reading(session: Session, location: Location, delayed: Any) -> None:
@@ -574,5 +578,6 @@ def waiting_destinations(location: Location, most: int) -> Sequence[str]:
     """
     with location.dialect.connect(location.dsn, location.timeouts.task) as session:
         delayed = location.find_delayed(session)
+        check_sight(session, location, delayed)
         statements = session.named(location.names(delayed))
         return destinations(statements.rows("doctor_waiting", most=most))
