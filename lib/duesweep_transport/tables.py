@@ -10,7 +10,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core.address import Addresses
-from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
+from duesweep.core.errors import (
+    ConfigError,
+    NotAQueueError,
+    QueueNotFoundError,
+    StoreError,
+    refuse_dropped,
+)
 from duesweep.core.finding import Check, Finding, refuse
 from duesweep.core.headers import set_forward_destination, write_json
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
@@ -103,6 +109,11 @@ class TransportSession:
         if found is not None and not found.is_table:
             raise NotAQueueError(f"{table} has no rows of its own: it is a view or the like")
         return found
+
+    def refuse_dropped(self, table: str, taken: int) -> None:
+        """Raise `RefusedMessageError` if the server says that a table has not taken a row."""
+        if self._dialect.tables.counts_inserts:
+            refuse_dropped(table, taken, 1)
 
     def statements_for(self, columns: set[str]) -> QueueStatements:
         """The statements for a queue table with these columns. Tables of older versions have a
@@ -282,11 +293,12 @@ class QueueTable:
     ) -> None:
         row = {"id": message_id, "headers": headers_text, "body": body, **lifetime}
         try:
-            self._statements.execute(self._own_statements().send, **row)
+            taken = self._statements.execute(self._own_statements().send, **row)
         except StoreError:
             # The table's columns may have changed; the next attempt reads them again.
             self._known.pop(self.destination, None)
             raise
+        self._session.refuse_dropped(f"Queue table {self.destination}", taken)
 
     def _send_later(self, message: OutgoingMessage, delay: Parts) -> None:
         delayed = self._find_delayed_table()
@@ -295,12 +307,13 @@ class QueueTable:
             message.headers, None if is_own else str(self.destination)
         )
         with self._session.writers_zone():
-            self._session.named("delayed", delayed).execute(
+            taken = self._session.named("delayed", delayed).execute(
                 _SEND_LATER,
                 headers=write_json(headers),
                 body=message.body,
                 **delay._asdict(),
             )
+            self._session.refuse_dropped(f"The delayed table {delayed}", taken)
 
     def _find_delayed_table(self) -> Destination:
         delayed = self._session.delayed

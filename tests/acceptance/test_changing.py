@@ -314,6 +314,25 @@ def test_message_that_the_table_refuses_is_told_and_the_others_are_restored(
     assert "violates check constraint" in ran.err
 
 
+def test_message_that_a_trigger_drops_is_told_and_the_others_are_restored(
+    endpoint: Endpoint, due_later: list[str]
+) -> None:
+    cancelled = command_id(endpoint.run("cancel", *due_later, *REASON))
+    endpoint.execute(
+        "CREATE FUNCTION dropped() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+        " IF NEW.headers LIKE '%Shipping%' THEN RETURN NULL; END IF; RETURN NEW; END$$;"
+        f" CREATE TRIGGER dropped BEFORE INSERT ON {endpoint.delayed}"
+        " FOR EACH ROW EXECUTE FUNCTION dropped()"
+    )
+
+    ran = endpoint.run("restore", "--command", cancelled, "--yes", *REASON)
+
+    assert (ran.code, len(endpoint.waiting())) == (3, 2)
+    assert "restored 2 messages" in ran.out
+    assert f"{due_later[2]} was not restored: The delayed table took 0 of 1 rows" in ran.err
+    assert endpoint.document("audit")["findings"] == []
+
+
 def test_no_is_a_document_too(
     monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, due_later: list[str]
 ) -> None:

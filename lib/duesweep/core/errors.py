@@ -296,6 +296,17 @@ class RefusedMessageError(MessageError):
         self.copy_may_pass = copy_may_pass
 
 
+def refuse_dropped(table: str, took: int, count: int) -> None:
+    """Raise `RefusedMessageError` for a table that took only some of `count` rows, and raised no
+    error.
+    """
+    if took != count:
+        raise RefusedMessageError(
+            f"{table} took {took} of {count} rows, and raised no error",
+            advice="look for a trigger or a rule on it that drops rows",
+        )
+
+
 def may_pass(error: DuesweepError) -> bool:
     """Whether the fault of a service may pass within seconds, so that to try again makes sense.
 

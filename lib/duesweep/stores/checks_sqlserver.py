@@ -32,6 +32,7 @@ class SqlServerTables(Tables):
     """SQL Server's: `setup` creates a missing index on Due."""
 
     has_older_queues = True
+    counts_inserts = False
     body_string = "BodyString"
 
     def check_session(self, session: SqlServerSession, setting: str) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.core.address import Addresses
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, refuse_dropped
 from duesweep.core.finding import Finding
 from duesweep.core.headers import write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
@@ -87,12 +87,16 @@ class Location:
         return str(addresses.own_queue) if self.kind.has_own_queue else addresses.endpoint
 
     def store_row(self, statements: Session, message: NewMessage, due: object) -> str:
-        """Store a message with this Due; its key."""
+        """Store a message with this Due; its key. Raises `RefusedMessageError` if the table drops
+        it.
+        """
         values = self.kind.new_row(message, self.addresses.endpoint, self.world)
         if "message_key" in values:
             statements.execute(self.kind.store, due=due, **values)
             return str(values["message_key"])
-        return str(statements.row(self.kind.store, due=due, **values)[0])
+        rows = statements.rows(self.kind.store, due=due, **values)
+        refuse_dropped("The delayed table", len(rows), 1)
+        return str(rows[0][0])
 
     def pausing(self, patterns: Iterable[str]) -> str:
         """Patterns of paused destinations as JSON, in the form that statements test."""
@@ -190,11 +194,13 @@ class Tables(ABC):
     `body_string` is the column of queues with a body as text. `has_older_queues`: queues may have
     the columns of older versions of the transport. `at_once` is the statement by which triggers and
     constraints that wait for the end of the transaction act at once; None: none waits.
+    `counts_inserts`: the count of an INSERT is never that of a statement of its trigger.
     """
 
     body_string: ClassVar[str]
     has_older_queues: ClassVar[bool] = False
     at_once: ClassVar[str | None] = None
+    counts_inserts: ClassVar[bool] = True
 
     @abstractmethod
     def check_session(self, session: Any, setting: str) -> Iterator[Finding]:

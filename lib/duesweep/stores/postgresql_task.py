@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.errors import UnusualBatchError
+from duesweep.core.errors import UnusualBatchError, refuse_dropped
 from duesweep.core.message import Address, Failed, Message
 from duesweep.drivers.postgresql.errors import row_errors, unusual_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession
@@ -173,6 +173,7 @@ class PostgreSqlTask(SqlTask):
         found = {"keys": Keys(keys), "zone": zone}
         rows = self.statements.rows("read_instants", **found)
         instants = {row.message_key: row.instant_us for row in rows}
+        refuse_dropped("The delayed table", len(instants), len(keys))
         return [(key, instants[key]) for key in keys]
 
 

@@ -10,7 +10,16 @@ import pytest
 
 from duesweep_transport.tables import TransportSession
 from support.commands import Ran
-from support.transport import BILLING, Subject, change, fill, receive_all, rows, transport_of
+from support.transport import (
+    BILLING,
+    Subject,
+    change,
+    fill,
+    message,
+    receive_all,
+    rows,
+    transport_of,
+)
 
 Run = Callable[..., Ran]
 
@@ -101,6 +110,32 @@ def test_poison_stays_where_there_is_no_error_queue(
 
     assert (ran.code, "Set retry.error_queue" in ran.err) == (2, True)
     assert len(rows(subject, queue.destination)) == 1
+
+
+# SQL Server's count of a row says nothing of its triggers.
+_DROPS = {
+    "trigger": "CREATE TRIGGER t BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION nothing()",
+    "rule": "CREATE RULE r AS ON INSERT TO {} DO INSTEAD NOTHING",
+}
+
+
+@pytest.mark.parametrize("drop", _DROPS.values(), ids=_DROPS)
+def test_message_that_a_table_drops_is_not_reported_as_sent(drop: str, endpoint: Subject) -> None:
+    endpoint.set_up(BILLING, "error", retry__error_queue="error")
+    receiving = endpoint.having(retry__error_queue="error")
+    with transport_of(endpoint).connect() as session:
+        session.queue(BILLING).send(message())
+        change(endpoint, session.queue(BILLING).destination, "headers = 'no JSON'")
+    endpoint.execute(
+        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+    )
+    for table in (endpoint.delayed, '"Billing"', '"error"'):
+        endpoint.execute(drop.format(table))
+
+    for command in ("send Billing", "send Billing --delay 1h", "receive Billing"):
+        ran = receiving.run("queue", *command.split())
+        assert (ran.code, "took 0 of 1 rows" in ran.err, ran.out) == (2, True, ""), (command, ran)
+    assert len(endpoint.queue_rows(BILLING)) == 1
 
 
 @pytest.mark.parametrize(

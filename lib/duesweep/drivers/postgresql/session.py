@@ -21,7 +21,7 @@ from psycopg.pq import Conninfo, TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
-from duesweep.core.errors import ConfigError, RefusedMessageError
+from duesweep.core.errors import ConfigError, refuse_dropped
 from duesweep.core.policy import SessionWaits
 from duesweep.drivers.postgresql.dsn import for_libpq
 from duesweep.drivers.postgresql.errors import (
@@ -150,7 +150,7 @@ class PostgreSqlSession(Session):
                 copy.set_types(["uuid", "text", "bytea"])
                 for new_id, row in zip(new_ids(), rows, strict=False):
                     copy.write_row((new_id, *row))
-            _check_count(table, cursor.rowcount, len(rows))
+            refuse_dropped(f"Queue table {table}", cursor.rowcount, len(rows))
 
     def insert_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
         """Append rows as `copy_messages` does, to a table whose rules and policies apply."""
@@ -162,7 +162,7 @@ class PostgreSqlSession(Session):
         text = self._text("insert_messages", {"queue": table})
         with destination_errors(table):
             count = self._raw.execute(text, values, binary=True).rowcount
-            _check_count(table, count, len(rows))
+            refuse_dropped(f"Queue table {table}", count, len(rows))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -273,14 +273,6 @@ class PostgreSqlSession(Session):
             ),
         ):
             yield
-
-
-def _check_count(table: TableName, took: int, count: int) -> None:
-    if took != count:
-        raise RefusedMessageError(
-            f"Queue table {table} took {took} of {count} rows, and raised no error",
-            advice="look for a trigger or a rule on it that drops rows",
-        )
 
 
 def connect(dsn: str, waits: SessionWaits, **overrides: str) -> PostgreSqlSession:

@@ -15,9 +15,9 @@ from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
     MessageError,
-    RefusedMessageError,
     StoreError,
     TransactionLostError,
+    refuse_dropped,
 )
 from duesweep.core.policy import SessionWaits
 from duesweep.drivers.sqlserver.binding import (
@@ -370,11 +370,7 @@ class SqlServerSession(Session):
             seen = {"ids": json.dumps(ids), "number": last}
             row = self._fetch_row("count_arrived", names, seen)
         self._session.is_open = row.state == _COMMITTABLE
-        if row.arrived != len(rows):
-            raise RefusedMessageError(
-                f"Queue table {table} took {row.arrived} of {len(rows)} rows, and raised no error",
-                advice="look for a trigger on it that drops rows",
-            )
+        refuse_dropped(f"Queue table {table}", row.arrived, len(rows))
 
     def _insert(
         self, text: str, ids: Sequence[str], rows: Sequence[tuple[str, bytes | None]]
