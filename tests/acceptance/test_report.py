@@ -1,5 +1,6 @@
 """`duesweep report`: the page, from real stores and ledgers."""
 
+import os
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote
@@ -214,6 +215,22 @@ def test_file_that_cannot_be_written_is_told(endpoint: Endpoint) -> None:
 
     assert ran.code == 2
     assert f"cannot be written into {absent}" in ran.err
+
+
+def test_link_and_pipe_are_written_to_and_not_replaced(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    page, link, pipe = (endpoint.folder / name for name in ("page.html", "link.html", "pipe"))
+    link.symlink_to(page)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    assert endpoint.run("report", "--out", str(link)).code == 0
+    assert endpoint.run("report", "--out", str(pipe)).code == 0
+
+    assert (link.is_symlink(), pipe.is_fifo()) == (True, True)
+    with os.fdopen(reader, "rb") as piped:
+        for text in (page.read_text("utf-8"), piped.read().decode()):
+            assert text.startswith("<!doctype html>")
 
 
 def test_page_on_standard_output_is_all_there_is(endpoint: Endpoint) -> None:

@@ -61,14 +61,21 @@ def draw(blocks: Iterable[Block]) -> str:
 
 
 def write_page(found: Statuses, file: Path) -> None:
-    """Replace the file as a whole: a browser may be showing it."""
-    new = file.with_name(f".{file.name}.new")
+    """Replace the file as a whole: a browser may be showing it. A link to it stays, and anything
+    that is no file, such as /dev/null, is written to.
+    """
+    text = render(found.sources, found.made_at)
     try:
+        if file.exists() and not file.is_file():
+            file.write_text(text, encoding="utf-8")
+            return
+        target = file.resolve()
+        new = target.with_name(f".{target.name}.new")
         # Left by a writer that was killed, or a link of another user's.
         new.unlink(missing_ok=True)
         with new.open("x", encoding="utf-8") as page:
-            page.write(render(found.sources, found.made_at))
-        new.replace(file)
+            page.write(text)
+        new.replace(target)
     except OSError as error:
         raise ConfigError(
             f"The report cannot be written into {file}: {error.strerror}",
