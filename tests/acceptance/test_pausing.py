@@ -120,6 +120,17 @@ def test_pause_that_still_holds_a_resumed_destination_is_named(
         assert f"the pause of Bill* still holds {name}; end it with: resume 'Bill*'" in ran.err
 
 
+def test_name_that_a_shell_would_obey_is_quoted_where_it_is_to_be_pasted(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up()
+    _pause(endpoint, "it's $(id)*")
+
+    refused = endpoint.run("resume", "it's $(id)")
+
+    assert """resume 'it'"'"'s $(id)*'""" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -267,6 +267,51 @@ def test_reader_sees_all_with_the_right_to_read_and_no_other(endpoint: Endpoint)
             assert not re.search("UPDATE|DELETE|found by the doctor", told), (look, told)
 
 
+# docs/security.md.
+READ = "| `list`, `show`, `errors list`, `errors show` | the delayed table, `duesweep_attempts`, "
+READ += "`duesweep_bindings` | `SELECT` | `SELECT` |"
+
+
+def test_messages_and_errors_are_shown_to_who_may_read_what_the_page_lists(
+    endpoint: Endpoint,
+) -> None:
+    assert READ in (FOLDER / "docs/security.md").read_text("utf-8")
+    endpoint.set_up("Billing").delay_many(1, ["Nowhere"])
+    assert endpoint.run("sweep", retry__max_attempts=1).code == 3
+    (key,) = endpoint.delay_many(1)
+    names = ("Sales.Orders.Delayed", "duesweep_attempts", "duesweep_bindings")
+    rights = [f"SELECT ON {endpoint.within(name)}" for name in names]
+    with new_user(endpoint, *rights, suffix="reader") as reader:
+        own = endpoint.having(store__dsn=reader.dsn)
+        for look in ("list", "list --failing", "list --type *", f"show {key}", "errors list"):
+            assert own.run(*look.split()).code == 0, look
+        (group,) = own.document("errors", "list")["groups"]
+        assert own.run("errors", "show", group["example"]["key"]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "most"),
+    [
+        ("subscriptions add Ordered Billing --subscriber Billing", 1),
+        ('queue send "other"."Billing" --body x', 3),
+    ],
+    ids=["subscriptions", "a queue of another schema"],
+)
+def test_printed_statements_grant_what_a_command_lacks(
+    command: str, most: int, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.create_queue('"other"."Billing"')
+    with new_user(endpoint) as user:
+        own = endpoint.having(store__dsn=user.dsn)
+        for _ in range(most):
+            ran = own.run(*command.split())
+            assert ran.code == 2, ran
+            endpoint.execute(ran.err[ran.err.index("GRANT") :])
+
+        assert own.run(*command.split()).code == 0
+
+
 def test_sweepers_missing_right_is_a_fault_of_the_report(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing").delay_many(3)
     with new_user(endpoint, *(_on(endpoint, right) for right in ON_TABLES)) as sweeper:

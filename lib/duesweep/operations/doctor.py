@@ -2,6 +2,7 @@
 finding; the rest continues.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -254,7 +255,7 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
     for pause in session.due.pauses():
         if pause.until is None and datetime.now(UTC) - pause.paused_at > _FORGOTTEN_AFTER:
             text = f"Paused for more than a day: {pause.pattern}: {pause.reason} ({pause.given_by})"
-            advice = f"if it is over, give the command: resume {pause.pattern!r}"
+            advice = f"if it is over, give the command: resume {shlex.quote(pause.pattern)}"
             yield warning(check, source, text, advice)
     for held in held_by_locks(session.due, session.due.horizon(), only_stuck=True):
         text = f"{count_text(held.messages or 0, 'due message')} locked by {held.why}"

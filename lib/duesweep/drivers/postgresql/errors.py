@@ -89,11 +89,14 @@ _ASK_FOR_RIGHT = "have an administrator GRANT this right to the user of the dsn"
 _PERMISSION_DENIED = re.compile(r"permission denied for (?P<kind>\w+) (?P<name>.*)")
 # The rights that a statement needs on the table of a name in braces.
 _RIGHTS = {
-    "SELECT": r"(?<!DELETE )(?:FROM|JOIN|USING) {table}|(?:DELETE FROM|UPDATE) {table}",
+    "SELECT": r"(?<!DELETE )(?:FROM|JOIN|USING) {table}|(?:DELETE FROM|UPDATE) {table}"
+    r"|INSERT INTO {table}.*ON CONFLICT",
     "INSERT": r"INSERT INTO {table}",
-    "UPDATE": r"UPDATE {table}|FROM {table}.*FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)",
+    "UPDATE": r"UPDATE {table}|FROM {table}.*FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)"
+    r"|INSERT INTO {table}.*DO UPDATE",
     "DELETE": r"DELETE FROM {table}",
 }
+_SCHEMA = re.compile(r'"(?:[^"]|"")*"\.')
 # libpq's texts, which come without a SQLSTATE.
 _LOST_CONNECTIONS = (
     "server closed the connection",
@@ -403,7 +406,10 @@ def grant_of(refusal: str, user: str, text: str, names: Names) -> str | None:
         rights = "USAGE, CREATE" if "CREATE TABLE" in text else "USAGE"
         return f"run GRANT {rights} ON SCHEMA {thing} TO {role}"
     if found["kind"] == "sequence":
-        return f"run GRANT USAGE ON SEQUENCE {thing} TO {role}"
+        # It is in the schema of its table, which the refusal does not name.
+        filled = [str(table) for key, table in names.items() if f"INSERT INTO {{{key}}}" in text]
+        schema = next((each[0] for each in map(_SCHEMA.match, filled) if each), "")
+        return f"run GRANT USAGE ON SEQUENCE {schema}{thing} TO {role}"
     for key, table in names.items():
         if str(table).endswith(thing):
             named = re.escape(f"{{{key}}}")

@@ -3,6 +3,7 @@ need. It is asked by the management API or, where that is not given, by AMQP alo
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,7 @@ def examine(
                 continue
             if absent:
                 text = f"The {role} lacks {' and '.join(absent)}: messages for it fail"
-                advice = f"run `duesweep rabbitmq endpoint create {name}`, or correct the setting"
+                advice = f"{_create(name)}, or correct the setting"
                 advice = f"{advice} that names it" if role in _OF_SETTINGS else CREATE[role]
                 yield fault(Check.TABLE_EXISTS, name, text, advice)
             elif role in _OF_SETTINGS or api is not None:
@@ -349,9 +350,16 @@ def delivery_findings(found: Vhost) -> Iterator[Finding]:
                 name,
                 f"No queue is bound to exchange {name}: a delayed message for it stays on the last "
                 "level of its way, and all others behind it",
-                f"run `duesweep rabbitmq endpoint create {name}`; or, when none of its messages "
-                "wait any more, delete the exchange",
+                f"{_create(name)}; or, when none of its messages wait any more, delete the "
+                "exchange",
             )
+
+
+def _create(name: str) -> str:
+    """The advice to create an endpoint. Others may have chosen its name: a shell takes all of it
+    for a name.
+    """
+    return f"run `duesweep rabbitmq endpoint create {shlex.quote(name)}`"
 
 
 def _reaches_queue(name: str, kind: Kind, every: Iterable[Binding]) -> bool:

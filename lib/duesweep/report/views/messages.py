@@ -1,5 +1,6 @@
 """Waiting messages and what commands do to them, as blocks."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -252,7 +253,8 @@ def resumed(found: "Resumed") -> Iterator[Block]:
         yield Note(f"{pattern} is not paused; {others}", with_json=True)
     for one in holding:
         yield Note(
-            f"the pause of {one.what} still holds {pattern}; end it with: resume {one.what!r}",
+            f"the pause of {one.what} still holds {pattern}; end it with: "
+            f"resume {shlex.quote(one.what or '')}",
             with_json=True,
         )
 
