@@ -194,7 +194,7 @@ class Tables(ABC):
     `body_string` is the column of queues with a body as text. `has_older_queues`: queues may have
     the columns of older versions of the transport. `at_once` is the statement by which triggers and
     constraints that wait for the end of the transaction act at once; None: none waits.
-    `counts_inserts`: the count of an INSERT is never that of a statement of its trigger.
+    `counts_inserts`: a trigger does not change the count that an INSERT returns.
     """
 
     body_string: ClassVar[str]

@@ -1,5 +1,5 @@
-"""A view in the place of a table: its owner's functions would run with the rights of whoever reads
-it. So no command reads it.
+"""A view in the place of a table: its owner's functions would run with the rights of its reader. So
+no command reads it.
 """
 
 import pytest
