@@ -13,7 +13,14 @@ from queue import SimpleQueue
 from uuid import uuid4
 
 from duesweep.core import logs
-from duesweep.core.errors import ConfigError, DuesweepError, MessageError, StoreError
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    MessageError,
+    RefusedMessageError,
+    RefusedStatementError,
+    StoreError,
+)
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
     Headers,
@@ -21,7 +28,7 @@ from duesweep.core.headers import (
     write_json,
 )
 from duesweep.core.message import fault_headers
-from duesweep_transport.tables import Transport, TransportSession
+from duesweep_transport.tables import QueueTable, Transport, TransportSession
 from duesweep_transport.values import ReceivedMessage
 
 # Messages that it sends on the session are sent in the transaction of the received message.
@@ -301,11 +308,9 @@ class _Worker:
             if queue.destination == session.queue(self._address).destination:
                 return False
             queue.check()
+            _pass_on(message, queue, session)
         except MessageError as error:
             self._give_up(message, headers, error, session)
-            return True
-        text = remove_forward_destination(message.headers_text)
-        queue.append(uuid4(), text, message.body)
         return True
 
     def _give_up(
@@ -321,6 +326,23 @@ class _Worker:
         faults = fault_headers(error, destination, datetime.now(UTC))
         queue = session.queue(self._error_queue)
         queue.append(uuid4(), write_json({**own, **faults}), message.body)
+
+
+def _pass_on(message: ReceivedMessage, queue: QueueTable, session: TransportSession) -> None:
+    """Append the message to its queue. Raises `RefusedMessageError` if its row is refused: a fault
+    that lasts would end the receiver at each start, and all messages behind this one would wait.
+    """
+    text = remove_forward_destination(message.headers_text)
+    try:
+        # A savepoint: the transaction continues without the refused row.
+        with session.transaction():
+            queue.append(uuid4(), text, message.body)
+    except RefusedStatementError:
+        raise
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise RefusedMessageError(error.text, advice=error.advice) from error
 
 
 def _receive(

@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -434,6 +434,25 @@ def test_delayed_message_goes_on_to_its_destination(stage: Stage) -> None:
     assert stage.headers("Other") == ['{"a":"b"}']
     # Its own: handled here.
     assert handler.handled == [f'{{"c":"d","{name}":"Billing"}}']
+
+
+def test_delayed_message_that_its_queue_refuses_does_not_hold_up_those_behind_it(
+    endpoint: Subject,
+) -> None:
+    endpoint.set_up()
+    with transport_of(endpoint).connect() as session:
+        stage, handler = Stage(endpoint, session), Handler()
+        endpoint.execute('ALTER TABLE "Other" ADD CHECK (false)')
+        stage.put(f'{{"a":"b","{FORWARD_DESTINATION}":"Other"}}', "{}")
+
+        # It would raise a fault that lasts.
+        with suppress(StoreError):
+            stage.receive(handler)
+
+        assert handler.handled == ["{}"]
+        assert (stage.headers("Other"), stage.headers(BILLING)) == ([], [])
+        headers = read_json(stage.headers("error")[0])
+        assert "violates check constraint" in str(headers["NServiceBus.ExceptionInfo.Message"])
 
 
 @pytest.mark.parametrize("destination", ["Nowhere", " "])
