@@ -186,7 +186,9 @@ class QueueTable:
         """Create the table unless it exists. Several processes may do so at once. `readable_body`
         adds a column in which people can read bodies.
         """
-        self._session.create("create_queue", "queue", self.destination)
+        # Even CREATE TABLE IF NOT EXISTS takes the right to create tables.
+        if not self._session.columns(self.destination):
+            self._session.create("create_queue", "queue", self.destination)
         # Check first: even an ALTER that changes nothing waits for all other users of the table.
         if readable_body and _BODY_STRING not in self._session.columns(self.destination):
             self._session.create("add_body_string", "queue", self.destination, is_new=False)
@@ -355,7 +357,8 @@ class Subscriptions:
 
     def create(self) -> None:
         """Create the table unless it exists. Several processes may do so at once."""
-        self._session.create("create_subscriptions", "subscriptions", self._table)
+        if not self._session.columns(self._table):
+            self._session.create("create_subscriptions", "subscriptions", self._table)
 
     def subscribe(self, endpoint: str, address: str, topic: str) -> None:
         """Let messages published under `topic` go to the queue at `address` for this endpoint. An

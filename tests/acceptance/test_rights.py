@@ -312,6 +312,15 @@ def test_printed_statements_grant_what_a_command_lacks(
         assert own.run(*command.split()).code == 0
 
 
+@pytest.mark.parametrize("command", ["queue create Billing", "subscriptions create"])
+def test_table_that_is_there_is_created_by_who_may_create_none(
+    command: str, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    with new_user(endpoint) as user:
+        assert endpoint.run(*command.split(), store__dsn=user.dsn).code == 0
+
+
 def test_sweepers_missing_right_is_a_fault_of_the_report(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing").delay_many(3)
     with new_user(endpoint, *(_on(endpoint, right) for right in ON_TABLES)) as sweeper:
