@@ -22,6 +22,12 @@ def installer(config: Config, connection: str | None, endpoints: Sequence[str]) 
             checked_name(name)
         except UnreadableAddressError as error:
             raise ConfigError(str(error), advice="give one with 1 to 255 bytes") from error
+        if name.startswith("amq."):
+            raise ConfigError(
+                f"{name!r} cannot be the name of a queue: RabbitMQ keeps names that begin with "
+                "amq. for itself",
+                advice="give another one",
+            )
     return ADAPTER.setup_step(
         _connection(config, connection), dict.fromkeys(endpoints, "an endpoint")
     )

@@ -160,7 +160,7 @@ def choose_cancelled(
     """Cancelled messages to restore: the ones with these keys, the ones that `command` cancelled,
     or both; `again`: also ones that were restored already.
     """
-    _refuse_no_choice(keys, command)
+    command = _required_choice(keys, command)
     context = endpoint.context
     with command_ledger(context, endpoint.spark) as ledger:
         settle_earlier(context, ledger)
@@ -207,7 +207,8 @@ def restore(
     return act(endpoint, chosen, CommandName.RESTORE, work, reason=reason, stop=stop)
 
 
-def _refuse_no_choice(keys: Sequence[str], command: str | None) -> None:
+def _required_choice(keys: Sequence[str], command: str | None) -> str | None:
+    """The command's id as the ledger writes it. Raises `ConfigError` if nothing is chosen."""
     if not keys and command is None:
         raise ConfigError(
             "`restore`: no messages are selected",
@@ -216,12 +217,13 @@ def _refuse_no_choice(keys: Sequence[str], command: str | None) -> None:
         )
     if command is not None:
         try:
-            UUID(command)
+            return str(UUID(command))
         except ValueError as error:
             raise ConfigError(
                 f"--command {command!r} is not the id of a command",
                 advice="`cancel` prints its id, and the ledger's `changes` has it as sweep_id",
             ) from error
+    return None
 
 
 def _taken(

@@ -7,7 +7,7 @@ import pytest
 from support.commands import run
 
 
-@pytest.mark.parametrize("name", ["", "n" * 300])
+@pytest.mark.parametrize("name", ["", "n" * 300, "amq.orders"])
 def test_name_that_no_queue_can_have_is_refused_before_a_broker_is_asked(
     name: str, tmp_path: Path
 ) -> None:
