@@ -35,8 +35,11 @@ _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LAUNCHER_SECONDS = 60.0
 _POLL_SECONDS = 0.05
-# Who sets these variables knows it, and cron would mail the line.
-_NOISE = re.compile(rb"(NOTE: )?Picked up (JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS): ")
+# Who sets these variables knows it, and cron would mail the line. Delta's VACUUM prints the other.
+_NOISE = re.compile(
+    rb"(NOTE: )?Picked up (JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS): "
+    rb"|Deleted \d+ files and directories in a total of "
+)
 _LAST_LINES = 50
 _STDERR = 2
 
@@ -108,6 +111,9 @@ def start_jvm(
         **variables,
         "JAVA_HOME": str(java.parent.parent),
         "SPARK_HOME": str(spark_home),
+        # Its scripts set it. Spark 4 is of one line of Scala. A JVM with workers of its own
+        # (local-cluster) starts their executors by it.
+        "SPARK_SCALA_VERSION": "2.13",
     }
     command = _command(java, spark_home, words, environment)
     with tempfile.TemporaryDirectory(prefix="duesweep-jvm-") as folder:
@@ -115,14 +121,17 @@ def start_jvm(
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            # Java prints some errors of its start, and Delta prints: this process's stdout is for
+            # one document.
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=environment | {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
             process_group=0,
         )
         assert process.stdin is not None
-        assert process.stderr is not None
+        assert process.stdout is not None
         last: deque[str] = deque(maxlen=_LAST_LINES)
-        forwarding = threading.Thread(target=_forward, args=(process.stderr, last), daemon=True)
+        forwarding = threading.Thread(target=_forward, args=(process.stdout, last), daemon=True)
         forwarding.start()
         try:
             # Spark writes the file under another name, and renames it.
@@ -154,8 +163,7 @@ def _command(
             launcher,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            # Its scripts set it. Spark 4 is of one line of Scala.
-            env={"SPARK_SCALA_VERSION": "2.13", **environment},
+            env=environment,
             timeout=_LAUNCHER_SECONDS,
             check=False,
         )

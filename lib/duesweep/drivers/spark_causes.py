@@ -120,7 +120,7 @@ MEANINGS = (
         advice="correct --master: local[*], yarn, spark://HOST:7077 or k8s://URL",
     ),
     Meaning(
-        r"INVALID_(?:DRIVER|EXECUTOR)_MEMORY|Invalid (?:maximum|initial) heap size"
+        r"INVALID_(?:DRIVER|EXECUTOR)_MEMORY|(?:Invalid|Too small) (?:maximum|initial) heap"
         r"|Unrecognized (?:VM )?option|Could not reserve enough space",
         may_pass=False,
         advice="correct --driver-memory, --executor-memory and --driver-java-options",

@@ -17,15 +17,17 @@ from duesweep.drivers.jvm import start_jvm
 _JAVA = """#!{python}
 import os, sys
 words = sys.argv[1:]
+assert os.environ["SPARK_SCALA_VERSION"] == "2.13", os.environ
 if "org.apache.spark.launcher.Main" in words:
-    assert os.environ["SPARK_SCALA_VERSION"] == "2.13", os.environ
     rest = words[words.index("org.apache.spark.launcher.Main") + 1 :]
     told = [sys.argv[0], "--add-modules=jdk.incubator.vector", "-Dx=a b", *rest]
     print("\\0")
     print("".join(word + "\\0" for word in told))
     sys.exit({launcher})
 print("Picked up JAVA_TOOL_OPTIONS: -Dx", file=sys.stderr)
-print("heard", *words, sep="|", file=sys.stderr)
+print("heard", *words, sep="|", file=sys.stderr, flush=True)
+print("Deleted 3 files and directories in a total of 1 directories.")
+print("printed", flush=True)
 {then}
 """
 _LISTENS = """
@@ -45,6 +47,11 @@ sys.exit(1)
 _REFUSES = """
 print("Error occurred during initialization of boot layer", file=sys.stderr)
 print("java.lang.module.FindException: Module x not found", file=sys.stderr)
+sys.exit(1)
+"""
+_TOO_SMALL = """
+print("Error occurred during initialization of VM")
+print("Too small maximum heap")
 sys.exit(1)
 """
 _KILLED = "os.kill(os.getpid(), 9)"
@@ -85,7 +92,8 @@ def test_command_of_sparks_launcher_is_run_without_the_vector_module(
     started.process.stdin.close()
     assert started.process.wait(20) == 0
     heard = "heard|-Dx=a b|org.apache.spark.deploy.SparkSubmit|--name|a b\n"
-    assert capfd.readouterr().err == heard
+    # The command's own document is all of its stdout.
+    assert capfd.readouterr() == ("", f"{heard}printed\n")
 
 
 @pytest.mark.parametrize(
@@ -93,8 +101,9 @@ def test_command_of_sparks_launcher_is_run_without_the_vector_module(
     [
         (_ENDS, 0, "Spark's JVM ended at its start: IOException: no room", False),
         (_REFUSES, 0, "Spark's JVM ended at its start: FindException: Module x", False),
-        ("sys.exit(0)", 0, "Spark's JVM ended at its start: heard|", False),
-        (_KILLED, 0, "Spark's JVM ended at its start: heard|", True),
+        (_TOO_SMALL, 0, "Spark's JVM ended at its start: Too small maximum heap; corr", False),
+        ("sys.exit(0)", 0, "Spark's JVM ended at its start: printed", False),
+        (_KILLED, 0, "Spark's JVM ended at its start: printed", True),
         ("", 3, "Spark's launcher failed: it said nothing", False),
     ],
 )
