@@ -34,7 +34,7 @@ from duesweep.ledger.base import (
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
-from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
+from duesweep.ledger.spark import SPARK_SCHEMAS, TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.command import Changed, given_by
 from duesweep.operations.exhausted import ExhaustedMessages
 from duesweep.stores.journal import Journal
@@ -276,6 +276,75 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
         assert found_keys == {"1", "2"}
 
 
+@pytest.mark.on_spark
+def test_files_without_rows_of_a_span_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    tables = SparkTables(spark, str(tmp_path / "ledger"))
+    tables.create("errors", {"a": "b"})
+    files = set[str]()
+    for number in range(3):
+        tables.write([piece_of("errors", {"last_failed_at": _FAILED + number * _HOUR})])
+        [new] = set(deltalake.DeltaTable(tmp_path / "ledger/errors").file_uris()) - files
+        files.add(new)
+        # A reader that opens it fails.
+        if number != 1:
+            Path(new).unlink()
+
+    span = Between("last_failed_at", _FAILED + _HOUR, _FAILED + 1.5 * _HOUR)
+    found = list(tables.read("errors", ["last_failed_at"], [span]))
+
+    assert found == [{"last_failed_at": _FAILED + _HOUR}]
+
+
+@pytest.mark.on_spark
+def test_tables_have_instants_also_if_a_timestamp_of_the_session_has_no_zone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    name, tables = "spark.sql.timestampType", SparkTables(spark, str(tmp_path / "ledger"))
+    spark.conf.set(name, "TIMESTAMP_NTZ")
+    try:
+        for table, expected in SPARK_SCHEMAS.items():
+            tables.create(table, {"a": "b"})
+            made = spark.read.table(tables.table(table)).schema
+            assert made.simpleString() == expected.simpleString()
+        tables.write([piece_of("errors", {"last_failed_at": _FAILED})])
+        found = list(
+            tables.read("errors", ["last_failed_at"], [Between("last_failed_at", _FAILED)])
+        )
+    finally:
+        spark.conf.unset(name)
+
+    assert found == [{"last_failed_at": _FAILED}]
+
+
+@pytest.mark.on_spark
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["ADD CONSTRAINT theirs CHECK (attempts IS NULL)"],
+        ["SET TBLPROPERTIES ('delta.appendOnly' = 'true')"],
+        [
+            "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+            "ALTER COLUMN attempts TYPE bigint",
+        ],
+    ],
+    ids=["a rule", "append only", "another type"],
+)
+def test_table_that_was_changed_and_refuses_rows_is_told_as_such(
+    changes: list[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = SparkTables(spark, str(tmp_path / "ledger"))
+    tables.create("retries", {"a": "b"})
+    tables.write([piece_of("retries", {"source": "Sales"})])
+    for change in changes:
+        spark.sql(f"ALTER TABLE {tables.table('retries')} {change}")
+
+    piece = piece_of("retries", {"source": "Sales", "attempts": 1})
+    with pytest.raises(LedgerError) as caught:
+        tables.write([piece._replace(replaces="Sales")])
+
+    assert "find out who changed the table" in str(caught.value)
+
+
 def _last(
     messages: ExhaustedMessages, chosen: ErrorFilter, *, with_discarded: bool = True
 ) -> list[ErrorRow]:
@@ -448,6 +517,8 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession
     """A session as duesweep starts it, and one that others prepared."""
     if request.param != "ours":
         spark.conf.set(TIMESTAMP_TYPE[0], "INT96")
+        # Of Spark 3.
+        spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "EXCEPTION")
     return spark
 
 

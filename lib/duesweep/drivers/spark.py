@@ -168,6 +168,23 @@ def refuse_settings(spark: SparkSession) -> None:
         )
 
 
+def refuse_stopped(spark: SparkSession) -> None:
+    """Raise `SparkError` for a session that was stopped: calls would end in errors of PySpark's own
+    code.
+    """
+    try:
+        is_stopped: bool = spark.sparkContext._jsc is None  # noqa: SLF001 - PySpark has no other way
+    except PySparkException:
+        # Spark Connect has no context.
+        is_stopped = getattr(spark, "is_stopped", False)
+    if is_stopped:
+        raise SparkError(
+            "The Spark session was stopped",
+            transient=False,
+            advice="give a session that runs, or none, and duesweep finds or starts one",
+        )
+
+
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     """The environment with these variables: PySpark reads them when it starts the JVM. Programs

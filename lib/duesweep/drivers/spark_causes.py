@@ -67,6 +67,11 @@ MEANINGS = (
         advice="set PYSPARK_PYTHON to a Python of the driver's version, which all executors have",
     ),
     Meaning(
+        r"\[DELTA_(?:FAILED_TO_MERGE_FIELDS|VIOLATE_\w*|NOT_NULL_\w*|CANNOT_MODIFY_APPEND_ONLY)\]",
+        may_pass=False,
+        advice="find out who changed the table (`DESCRIBE HISTORY`), and undo that",
+    ),
+    Meaning(
         r"(?m)^(?:ModuleNotFoundError|ImportError): ",
         may_pass=False,
         advice="install duesweep with its packages on all executors, or send an environment with "

@@ -81,6 +81,8 @@ _CONFLICT_TRIES = 5
 _ROWS_PER_FILE = 100_000
 # Other readers cannot read Spark's default, INT96, before 1677 and after 2262.
 TIMESTAMP_TYPE = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+# How instants before 1900 are written, which a Due may be: Spark 3's default refuses them.
+_OLD_INSTANTS, _REFUSED = "spark.sql.parquet.datetimeRebaseModeInWrite", "EXCEPTION"
 _S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
 # On S3, which has no rename, they keep commits apart within one driver at most.
 _SINGLE_WRITER_STORES = {
@@ -150,7 +152,7 @@ class SparkTables(LedgerTables):
         fields = SPARK_SCHEMAS[name]
         texts = {column: _literal(text) for column, text in comments(name).items()}
         columns = ", ".join(
-            f"`{f.name}` {f.dataType.simpleString()} COMMENT {texts[f.name]}" for f in fields
+            f"`{f.name}` {_sql_type(f.dataType)} COMMENT {texts[f.name]}" for f in fields
         )
         self._define(
             name,
@@ -257,9 +259,11 @@ class SparkTables(LedgerTables):
 
     def _write(self, piece: LedgerPiece, mode: str, **options: str) -> None:
         name = piece.table
-        # Delta reads this from the session only. Some platforms do not allow to set it.
+        # Delta reads these from the session only. Some platforms do not allow to set them.
         with suppress(*SPARK_ERRORS):
             self.spark.conf.set(*TIMESTAMP_TYPE)
+            if self.spark.conf.get(_OLD_INSTANTS) == _REFUSED:
+                self.spark.conf.set(_OLD_INSTANTS, "CORRECTED")
         options |= {"mergeSchema": "true"}
         options |= {"txnAppId": piece.app_id, "txnVersion": str(piece.version)}
 
@@ -453,9 +457,19 @@ def _predicates(condition: Condition) -> Iterator[Column]:
         yield is_among | column.isNull() if None in condition.values else is_among
     else:
         if condition.start is not None:
-            yield F.unix_micros(condition.column) >= micros(condition.start)
+            yield F.col(condition.column) >= _instant(condition.start)
         if condition.end is not None:
-            yield F.unix_micros(condition.column) < micros(condition.end)
+            yield F.col(condition.column) < _instant(condition.end)
+
+
+def _instant(at: datetime) -> Column:
+    """A constant, which Delta compares with the statistics of files."""
+    return F.timestamp_micros(F.lit(micros(at)))
+
+
+def _sql_type(kind: DataType) -> str:
+    # The session may say that a plain `timestamp` has no time zone.
+    return "timestamp_ltz" if isinstance(kind, TimestampType) else kind.simpleString()
 
 
 def _stream(chosen_df: DataFrame, columns: Sequence[str]) -> Iterator[LedgerRow]:

@@ -68,9 +68,9 @@ def drivers_spark() -> ModuleType:
     return spark
 
 
-def open_spark(root: str | None = None) -> "SparkSession":
-    """The session that is there, else a new one. If PySpark is missing and the ledger's `root` is
-    the reason for it, the error says which one needs none.
+def open_spark(root: str | None = None, given: "SparkSession | None" = None) -> "SparkSession":
+    """The `given` session, else an existing one, else a new one. If PySpark is missing and the
+    ledger's `root` is the reason for it, the error says which one needs none.
     """
     try:
         spark = drivers_spark()
@@ -83,6 +83,9 @@ def open_spark(root: str | None = None) -> "SparkSession":
             transient=False,
             advice=f"{way if is_path(root) else f'write ./{root} for a folder'}, or {error.advice}",
         ) from error
+    if given is not None:
+        spark.refuse_stopped(given)
+        return given
     logs.step("starts Spark")
     session: SparkSession = spark.spark_session(configuration.spark_start())
     return session
@@ -167,7 +170,7 @@ def opened_engine(
     try:
         if isinstance(spark, DuesweepError):
             raise spark
-        session = spark or open_spark(context.ledger_root)
+        session = open_spark(context.ledger_root, spark)
         with drivers_spark().map_spark_errors():
             from duesweep.sweep.spark import SparkEngine, try_jdbc  # noqa: PLC0415 - loads Spark
 
@@ -203,7 +206,7 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",
         )
-    session = spark or open_spark(root)
+    session = open_spark(root, spark)
     with drivers_spark().map_spark_errors():
         yield context.open_ledger(session)
 
@@ -233,7 +236,7 @@ def table(endpoint: Endpoint, name: str) -> Any:
         known = f"one of {', '.join(names)}"
         raise ConfigError(f"The ledger has no table {name!r}", advice=known)
     if endpoint.spark is not None:
-        return endpoint.spark.read.table(table_name(root, name))
+        return open_spark(root, endpoint.spark).read.table(table_name(root, name))
     require_delta_rs_root(root)
     from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - loads pyarrow
 

@@ -3,16 +3,18 @@ that ends it and lasts.
 """
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark import SparkConf
+from pyspark.errors import PySparkException
 
 from duesweep.core.errors import ConfigError, ExitCode, SparkError
 from duesweep.core.result import exit_code_of
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers import spark
 from duesweep.drivers.spark import SETTINGS, refuse_settings, with_ours
+from duesweep.operations.opening import open_spark
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import CutShort, Dispatched
 from duesweep.sweep.spark import SparkEngine
@@ -52,6 +54,26 @@ def test_plan_for_a_cluster_has_slices_for_cores_that_come_later(
     engine = SparkEngine(_session(master, cores))
 
     assert engine.slicing(wanted, _BATCH).count(due) == slices
+
+
+class _OverConnect(SimpleNamespace):
+    """A session without a context."""
+
+    @property
+    def sparkContext(self) -> Any:  # noqa: N802 - Spark's own name
+        raise PySparkException("[JVM_ATTRIBUTE_NOT_SUPPORTED]")
+
+
+def test_session_that_was_stopped_is_told_as_such() -> None:
+    stopped: list[Any] = [
+        SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)),
+        _OverConnect(is_stopped=True),
+    ]
+    for each in stopped:
+        with pytest.raises(SparkError, match="The Spark session was stopped; give a session"):
+            open_spark(given=each)
+    running = _OverConnect(is_stopped=False)
+    assert open_spark(given=cast("Any", running)) is running
 
 
 def test_second_copies_of_tasks_are_refused_and_the_setting_is_named() -> None:

@@ -64,7 +64,7 @@ def test_spark_whose_own_driver_cannot_read_the_store_is_no_reason_to_move_nothi
     text = "An error occurred while calling o1.jdbc\n: org.postgresql.util.PSQLException: {}"
     error = PySparkException(text.format("Could not read SSL key file /k.pem."))
     session = SimpleNamespace(read=SimpleNamespace(jdbc=Mock(side_effect=error)))
-    monkeypatch.setattr(opening, "open_spark", lambda _: session)
+    monkeypatch.setattr(opening, "open_spark", lambda *_: session)
     monkeypatch.setattr(Due, "jdbc", lambda *_: JdbcSource("jdbc:", {}))
     store = MemoryStore([delayed_row("Billing") for _ in range(3)])
     context = context_of(
@@ -88,7 +88,7 @@ _NO_JDBC = ConfigError("The dsn names a Unix socket, which JDBC cannot use", adv
 def test_store_that_jdbc_cannot_read_is_refused_only_if_spark_has_to_read_it(
     spark_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "open_spark", lambda _: SimpleNamespace())
+    monkeypatch.setattr(opening, "open_spark", lambda *_: SimpleNamespace())
     monkeypatch.setattr(Due, "jdbc", Mock(side_effect=_NO_JDBC))
     store = MemoryStore([delayed_row("Billing") for _ in range(3)])
     settings = {"ledger_writer": LedgerWriter.DELTA_RS, "spark_from": spark_from}
