@@ -59,6 +59,9 @@ _CONFLICT = re.compile(
 
 # Of two threads that need a session, one starts the JVM.
 _starting = threading.Lock()
+# The variables of the JVM that this process has started: after a session that was stopped, the next
+# one uses the same JVM.
+_launched: dict[str, str] = {}
 
 
 def spark_session(
@@ -83,9 +86,11 @@ def _open(options: SubmitOptions | None, master: str) -> SparkSession:
     is_remote = options is not None and options.remote is not None
     is_started = is_started or is_remote or not _CONNECT_VARIABLES.isdisjoint(os.environ)
     launch = None if options is None or is_started else launch_of(options, master)
+    if launch is not None:
+        _launched.update(launch.variables)
     handler = signal.getsignal(signal.SIGINT)
     try:
-        with _environment({} if launch is None else launch.variables):
+        with _environment(_launched):
             if not is_started:
                 _start_driver(launch)
             session = _session(options)
