@@ -233,6 +233,17 @@ def test_link_and_pipe_are_written_to_and_not_replaced(endpoint: Endpoint) -> No
             assert text.startswith("<!doctype html>")
 
 
+def test_page_that_only_its_owner_may_read_stays_so(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    page = endpoint.folder / "page.html"
+    page.touch(0o600)
+
+    assert endpoint.run("report", "--out", str(page)).code == 0
+
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+
+
 def test_page_on_standard_output_is_all_there_is(endpoint: Endpoint) -> None:
     ran = endpoint.set_up("Billing").run("report", "--out", "-")
 

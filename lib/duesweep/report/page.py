@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
+from shutil import copymode
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -74,6 +75,9 @@ def write_page(found: Statuses, file: Path) -> None:
         # Left by a writer that was killed, or a link of another user's.
         new.unlink(missing_ok=True)
         with new.open("x", encoding="utf-8") as page:
+            if target.exists():
+                # Who may not read the former page may not read this one.
+                copymode(target, new)
             page.write(text)
         new.replace(target)
     except OSError as error:
