@@ -279,6 +279,7 @@ def open_errors(endpoint: Endpoint) -> Iterator[ExhaustedMessages]:
     """
     with command_ledger(endpoint.context, endpoint.spark) as ledger:
         with endpoint.context.store.open_driver() as session:
+            session.check_sight()
             require_own(session.binding, ledger)
         messages = ExhaustedMessages(ledger, endpoint.source)
         messages.check()

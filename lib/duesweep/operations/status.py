@@ -222,6 +222,7 @@ def status(endpoint: Endpoint, *, days: int = 7) -> Status:
         with reading_ledger(context) as ledger:
             # That the store is out of reach is a problem of its own.
             with suppress(StoreError), context.store.open_driver() as session:
+                session.check_sight()
                 require_own(session.binding, ledger)
                 if older := find_older_copy(session, ledger):
                     problems.append(str(older))

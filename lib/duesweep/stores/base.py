@@ -72,6 +72,12 @@ class DriverSession(Protocol):
     def check(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
 
+    def check_sight(self) -> None:
+        """Raise `ConfigError` for tables of another shape, and if the server hides rows from this
+        user. Needs no rights.
+        """
+        return
+
     def notices(self) -> Sequence[Problem]:
         """Problems that a person should look at, although sweeps work. Cheap."""
         return ()
@@ -119,10 +125,6 @@ class OperatorDriver(DriverSession, Protocol):
     """A driver's session for people."""
 
     people: People
-
-    def check_sight(self) -> None:
-        """Raise `ConfigError` if the server hides rows from this user. Needs no rights."""
-        return
 
     def check_reading(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this user's rights are as someone

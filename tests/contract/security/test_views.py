@@ -20,6 +20,7 @@ _LOOKS = (
     *("list", "list --failing", "list --type x", "plan", "show --message-id x", "show {key}"),
     *("cancel --all --dry-run", "reschedule --all --to now --dry-run", "audit", "paused", "sweep"),
 )
+_OF_ERRORS = ("errors list", "errors show x", "errors replay --all --dry-run")
 _OF_QUEUES = (
     *("peek Billing", "receive Billing", "purge Billing --yes", "purge-expired Billing"),
     "send Billing --body x",
@@ -42,6 +43,26 @@ def test_view_in_the_place_of_the_delayed_table_is_not_read(
         assert (ran.code, "it is a view" in ran.err) == (2, True), (look, ran)
     report = endpoint.run("report", "--out", str(endpoint.folder / "page.html"))
     assert "it is a view" in report.out
+    assert diagnosed(endpoint.config_file()).code == 3
+    assert not _has_run(endpoint)
+
+
+def test_view_in_the_place_of_a_table_of_the_journal_is_not_read(
+    endpoint: Endpoint[PostgreSqlServer],
+) -> None:
+    (key,) = endpoint.set_up("Billing").delay_many(1)
+    assert endpoint.run("sweep").code == 0
+    endpoint.execute(
+        _VIEW.replace("headers", "source").format(
+            "duesweep_bindings",
+            "delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place",
+        )
+    )
+
+    for look in (*_LOOKS, *_OF_ERRORS):
+        ran = endpoint.run(*look.format(key=key).split())
+        assert (ran.code, "it is a view" in ran.err) == (2, True), (look, ran)
+    assert "it is a view" in endpoint.run("report", "--out", "-").out
     assert diagnosed(endpoint.config_file()).code == 3
     assert not _has_run(endpoint)
 
