@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -112,6 +113,7 @@ def _session(options: SubmitOptions | None) -> SparkSession:
     builder: SparkSession.Builder = SparkSession.builder
     if SparkContext._gateway is not None:  # noqa: SLF001
         given = SparkConf()
+        _refuse_values(given)
         ours = {name: value for name, value in SETTINGS.items() if given.get(name, None) is None}
         return builder.config(map={**ours}).getOrCreate()
     # The server has its own extensions and catalog.
@@ -121,6 +123,17 @@ def _session(options: SubmitOptions | None) -> SparkSession:
     remote = None if options is None else options.remote
     _reach(remote or os.environ.get("SPARK_REMOTE", ""))
     return (builder if remote is None else builder.remote(remote)).getOrCreate()
+
+
+def _refuse_values(settings: SparkConf) -> None:
+    """Raise the JVM's error for a value that it refuses. PySpark never would: it asks the session
+    how to show the error, and gets the same error again, without an end.
+    """
+    jvm: Any = SparkContext._jvm  # noqa: SLF001
+    checked = jvm.org.apache.spark.sql.internal.SQLConf()
+    for name, value in settings.getAll():
+        if name.startswith("spark.sql."):
+            checked.setConfString(name, value)
 
 
 def _reach(remote: str) -> None:
