@@ -201,6 +201,9 @@ def use_queues(world: World) -> None:
     world.run("queue", "receive", "Own")
     world.run("queue", "purge-expired", "Own")
     world.run("queue", "purge", "Own", "--yes")
+    # `setup` has created it.
+    endpoint = world.endpoint
+    endpoint.execute(f"DROP TABLE {endpoint.server.sql(endpoint.schema, 'SubscriptionRouting')}")
     world.run("subscriptions", "create")
     world.run("subscriptions", "add", "Sales.Cancelled", "Billing", "--subscriber", "Billing")
     world.run("subscriptions", "list", "Sales.Cancelled")
