@@ -7,8 +7,8 @@ import pytest
 from support.simulation.rules import RULES, settings_for
 from support.simulation.run import Settings, Simulation, shrink
 
-# Each takes about 0.1 s.
-_RUNS = 150
+# A minute of them, with the rules below.
+_RUNS = 100
 # Enough to notice each rule that is missing; most need ten.
 _RUNS_OF_A_RULE = 1_000
 

@@ -226,9 +226,11 @@ _NEEDED: Mapping[str, Mapping[str, Any]] = {
     "a batch begins only while its sweep is open": {"has_executors": True, "rarity": 20},
     "only a dead sweep is closed by others": {"sweepers": 3, "watchers": 2, "rarity": 200},
     "a sweep is closed after its batches in flight": {
+        "roles": (),
         "has_executors": True,
         "rarity": 20,
         "sweepers": 3,
+        "messages": 40,
         "slices": 3,
         "batch_rows": 1,
     },
