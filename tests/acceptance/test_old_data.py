@@ -153,7 +153,7 @@ def test_any_command_may_be_the_first(command: str, old: Old) -> None:
     # The doctor misses queues.
     code = 3 if command == "doctor" else old.told.get(command, {}).get("exit_code", 0)
     assert told.code == code, told
-    assert not re.search("^fault.*duesweep_", told.out, re.MULTILINE)
+    assert not re.search("^fault.*duesweep_(?!test_)", told.out, re.MULTILINE)
     assert old.document("maintain")["settled"] == len(old.unsettled)
 
 
