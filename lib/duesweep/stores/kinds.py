@@ -390,7 +390,7 @@ _SQL_SERVER_TRANSPORT = SqlServerTransportTable(
         "due": "[Due]",
         "key": "[RowVersion]",
         "key_type": "bigint",
-        "key_text": "CONVERT(nvarchar(250), m.[RowVersion])",
+        "key_text": "CAST(m.[RowVersion] AS nvarchar(250))",
         "collate": "",
         "body": "[Body]",
         "destination": "CONVERT(nvarchar(200), NULL)",
@@ -421,7 +421,7 @@ _MSMQ = MsmqTable(
         "due": "[Time]",
         "key": "[Id]",
         "key_type": "nvarchar(250)",
-        "key_text": "CONVERT(nvarchar(250), m.[Id])",
+        "key_text": "CAST(m.[Id] AS nvarchar(250))",
         # Whatever the column's own is.
         "collate": " COLLATE DATABASE_DEFAULT",
         "body": "[State]",
@@ -447,7 +447,7 @@ _SQL_SERVER_TIMEOUTS = SqlServerTimeoutTable(
         "key": "[Id]",
         "key_type": "uniqueidentifier",
         # Only the server writes it in capitals.
-        "key_text": "LOWER(CONVERT(nvarchar(250), m.[Id]))",
+        "key_text": "LOWER(CAST(m.[Id] AS nvarchar(250)))",
         "collate": "",
         "body": "[State]",
         "destination": "m.[Destination]",

@@ -48,13 +48,12 @@ _MANY_DESTINATIONS = 16
 
 @dataclass(slots=True)
 class _Group:
-    """Claimed rows with one destination: their keys, their headers up to the cut text, the cut's
-    start and length, their instants in microseconds, and the sizes of their bodies.
+    """Claimed rows with one destination: their keys, their headers up to the cut text, their
+    instants in microseconds, and the sizes of their bodies.
     """
 
     keys: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    cuts: list[dict[str, object]] = field(default_factory=list)
     instants_us: list[int | None] = field(default_factory=list)
     body_bytes: list[int] = field(default_factory=list)
 
@@ -278,7 +277,11 @@ class SqlServerTask(SqlTask):
             )
             names.append(cut.queue.table.sql)
             name = "move_recoverable_span" if cut.queue.has_recoverable else "move_span"
-            values = {"cuts": json.dumps(group.cuts), "messages": len(group.cuts)}
+            values = {
+                "keys": Keys(group.keys),
+                "messages": len(group.keys),
+                "cut": len(cut.tail),
+            }
             inserts.append((name, values, {"queue": names[-1]}))
         # The time of the move, which is the next step.
         begun = chosen.begun._replace(server_us=chosen.clock.now_us())
@@ -337,14 +340,9 @@ class SqlServerTask(SqlTask):
         found: dict[str, _Group] = {}
         for row in rows:
             before, forward = self._before_forward(row)
-            # The brace at the end stays.
-            cut = len(row.headers) - len(before) - 1 if len(before) < len(row.headers) else 0
             group = found.setdefault(forward, _Group())
             group.keys.append(row.message_key)
             group.texts.append(before)
-            group.cuts.append(
-                {"key": row.message_key, "at": len(before) + 1 if cut else 1, "length": cut}
-            )
             group.instants_us.append(micros(due_of(row.due)))
             group.body_bytes.append(row.body_bytes)
         return found

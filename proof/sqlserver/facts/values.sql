@@ -4,7 +4,7 @@
 -- answer: 300 ticks, 0 changed
 -- A
 SELECT CONCAT(COUNT(DISTINCT t.tick), ' ticks, ', SUM(
-    CASE WHEN t.tick = CAST(CONVERT(datetime2(7), CONVERT(varchar(27), CONVERT(datetime2(7), t.tick), 121), 121)
+    CASE WHEN t.tick = CAST(CONVERT(datetime2(7), CAST(CONVERT(datetime2(7), t.tick) AS varchar(27)), 121)
                             AS datetime) THEN 0 ELSE 1 END), ' changed')
 FROM (SELECT DATEADD(millisecond, n.[value], CAST('20260101' AS datetime)) AS tick
       FROM (SELECT a.[value] + 10 * b.[value] + 100 * c.[value] AS [value]
@@ -15,9 +15,9 @@ FROM (SELECT DATEADD(millisecond, n.[value], CAST('20260101' AS datetime)) AS ti
 -- fact: What text has a tick that is no whole millisecond?
 -- answer: 2026-01-01 00:00:00.0033333
 -- A
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), CAST('2026-01-01 00:00:00.003' AS datetime)), 121);
+SELECT CAST(CONVERT(datetime2(7), CAST('2026-01-01 00:00:00.003' AS datetime)) AS varchar(27));
 
--- fact: How many characters has a character beyond U+FFFF, for STUFF and LEN?
+-- fact: How many characters has a character beyond U+FFFF, for LEFT and LEN?
 -- answer: 2
 -- A
 SELECT LEN(NCHAR(0xD83D) + NCHAR(0xDE00));

@@ -138,9 +138,8 @@ class Server:
             _fail_if(2 * len(counted) != values["failures"], "messages have failed")
         elif name not in {"refuse_dropped", "clear_attempts"}:
             self.inserts.append(name)
-            cuts = json.loads(values["cuts"])
             stored = {row.message_key: row.headers for row in self.span}
-            rows = [(cut["key"], _stuff(stored[cut["key"]], cut)) for cut in cuts]
+            rows = [(key, _cut(stored[key], values["cut"])) for key in values["keys"]]
             self.queues.setdefault(names["queue"], []).extend(rows)
             _fail_if(len(rows) - self.refused != values["messages"], "did not take each message")
 
@@ -150,13 +149,12 @@ def _fail_if(fault: object, text: str) -> None:
         raise UnusualBatchError(text)
 
 
-def _stuff(text: str, cut: dict[str, int]) -> str | None:
-    """The server's STUFF, which counts units of UTF-16."""
-    if not 0 < cut["at"] <= len(text):
-        return None
-    start, end = cut["at"] - 1, cut["at"] - 1 + cut["length"]
-    units = text.encode("utf-16-le")
-    return (units[: 2 * start] + units[2 * end :]).decode("utf-16-le")
+def _cut(text: str, cut: int) -> str:
+    """The server's LEFT and LEN, which count units of UTF-16, and no spaces at the end."""
+    if cut == 0:
+        return text
+    units = text.rstrip(" ").encode("utf-16-le")
+    return units[: len(units) - 2 * cut].decode("utf-16-le") + "}"
 
 
 def _task(server: Server, kind: str = "sqlserver") -> SqlServerTask:

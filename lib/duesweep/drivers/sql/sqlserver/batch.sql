@@ -279,13 +279,12 @@ DECLARE @Triggers int = (
 {{fail_if: @Triggers > 0; a table has a trigger}}
 
 -- fragment: move_span
--- OPENJSON is read once: it has no statistics, and could be read for each row. The order is the queue's.
+-- The keys are listed once: a list has no statistics, and could be read for each row. The order is the queue's. LEN
+-- counts no spaces at the end, but headers that are cut end with a brace.
 INSERT INTO {queue} ($1)
-SELECT $2, STUFF(m.Headers, k.cut_at, k.cut, N''), m.{body}
+SELECT $2, CASE WHEN @cut = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - @cut) + N'}}' END, m.{body}
 FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), @cuts)) WITH (
-    message_key {key_type} '$.key', cut_at int '$.at', cut int '$.length'
-) k
+JOIN {{typed_keys}} k (message_key)
   ON k.message_key = m.{key}
 WHERE m.{due} >= @First AND m.{due} <= @Last
 ORDER BY m.{due}
@@ -293,8 +292,8 @@ OPTION (HASH JOIN);
 {{fail_if: @@ROWCOUNT <> @messages; a queue did not take each message that was read: others have some, or it drops some}}
 
 -- name: move_span
--- Appends messages of the span to a queue table, with a part of their headers cut out of each; locks them until this
--- transaction ends. Fails if there are not as many as were read. Their bodies stay in the server.
+-- Appends messages of the span to a queue table, with the last @cut characters of their headers replaced by a brace;
+-- locks them until this transaction ends. Fails if there are not as many as were read. Their bodies stay in the server.
 {{move_span: Id, Headers, Body; NEWID()}}
 
 -- name: move_recoverable_span

@@ -6,7 +6,8 @@
 CAST(CONVERT(datetime2(7), $1, 121) AS datetime)
 
 -- fragment: tick_text
-CONVERT(varchar(27), CONVERT(datetime2(7), $1), 121)
+-- In style 121, which is the default of a `datetime2`; some servers take three times as long if it is named.
+CAST(CONVERT(datetime2(7), $1) AS varchar(27))
 
 -- fragment: due_and_instant
 -- Its text leads to the row again. It is UTC's, so it is the instant itself.

@@ -1,6 +1,6 @@
 -- name: claim
 -- dues, horizon, paused, paused, source, excluded, separator
-SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+SELECT d.message_key, CAST(CONVERT(datetime2(7), d.due) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
        d.headers, d.body, d.destination, d.attempts
@@ -11,7 +11,7 @@ FROM (
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (1600) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
+        SELECT TOP (1600) LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, m.[Time] AS due, m.Headers AS headers,
                m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
         FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
         WHERE m.[Time] = t.tick AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
@@ -82,7 +82,7 @@ FROM (
       ))
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+        WHERE a.source = ? AND a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
 ) eligible;
@@ -175,7 +175,7 @@ FROM (
       ))
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+        WHERE a.source = ? AND a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
     ORDER BY m.[Time]
@@ -211,12 +211,12 @@ CROSS APPLY (
 
 -- name: fetch_next_due
 -- source
-SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+SELECT TOP (1) l.message_key, CAST(CONVERT(datetime2(7), l.due) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (1600) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
+    SELECT TOP (1600) LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, m.[Time] AS due, m.Headers AS headers,
            m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
     FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.[Time] < GETUTCDATE()
@@ -232,7 +232,7 @@ ORDER BY l.due;
 
 -- name: find
 -- with_body, keys, separator
-SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+SELECT LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, CAST(CONVERT(datetime2(7), m.[Time]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us,
        m.Headers AS headers, CASE WHEN ? = 1 THEN m.[State] END AS body,
@@ -266,7 +266,7 @@ WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Time] >=
   ))
   AND NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+    WHERE a.source = ? AND a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
 ORDER BY m.[Time];
@@ -293,7 +293,7 @@ ORDER BY a.message_key;
 -- name: hold
 -- messages
 SELECT CONVERT(nvarchar(250), m.[Id]) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+       CAST(CONVERT(datetime2(7), m.[Time]) AS varchar(27)) AS due,
        DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
        DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us, m.Headers AS headers,
        m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
@@ -307,7 +307,7 @@ JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.[
 
 -- name: hold_by_id
 -- keys, separator
-SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+SELECT LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, CAST(CONVERT(datetime2(7), m.[Time]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us,
        m.Headers AS headers, m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
@@ -339,7 +339,7 @@ CROSS JOIN (
 
 -- name: look
 -- first, end, end, end
-SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+SELECT LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, CAST(CONVERT(datetime2(7), m.[Time]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, m.[Destination] AS destination,
@@ -352,7 +352,7 @@ ORDER BY m.[Time]
 OPTION (FAST 1000);
 
 -- name: look_timeless
-SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), NULL) AS due,
+SELECT LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, CONVERT(varchar(27), NULL) AS due,
        CONVERT(bigint, NULL) AS due_us, CONVERT(bigint, NULL) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, m.[Destination] AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
@@ -360,13 +360,14 @@ FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
 WHERE m.[Time] IS NULL;
 
 -- name: move_recoverable_span
--- cuts, messages
+-- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[State]
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[State]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key uniqueidentifier '$.key', cut_at int '$.at', cut int '$.length'
-) k
+JOIN (
+    SELECT CONVERT(uniqueidentifier, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
   ON k.message_key = m.[Id]
 WHERE m.[Time] >= @First AND m.[Time] <= @Last
 ORDER BY m.[Time]
@@ -374,13 +375,14 @@ OPTION (HASH JOIN);
 IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
 
 -- name: move_span
--- cuts, messages
+-- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
-SELECT NEWID(), STUFF(m.Headers, k.cut_at, k.cut, N''), m.[State]
+SELECT NEWID(), CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[State]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key uniqueidentifier '$.key', cut_at int '$.at', cut int '$.length'
-) k
+JOIN (
+    SELECT CONVERT(uniqueidentifier, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
   ON k.message_key = m.[Id]
 WHERE m.[Time] >= @First AND m.[Time] <= @Last
 ORDER BY m.[Time]
@@ -397,7 +399,7 @@ SELECT (
 
 -- name: plan_bounds
 -- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
+SELECT CAST(CONVERT(datetime2(7), sliced.due) AS varchar(27)) AS due,
        CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total, sliced.size
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
@@ -420,7 +422,7 @@ FROM (
               ))
               AND NOT EXISTS (
                 SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-                WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+                WHERE a.source = ? AND a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
         ) pending
@@ -433,7 +435,7 @@ ORDER BY sliced.position;
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
 FROM (VALUES <sql>) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
-    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+    SELECT STRING_AGG(CONVERT(varchar(max), CAST(CONVERT(datetime2(7), k.due) AS varchar(27))), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
@@ -456,7 +458,7 @@ OUTER APPLY (
               ))
               AND NOT EXISTS (
                 SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-                WHERE a.source = N'' AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+                WHERE a.source = N'' AND a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
         ) pending
@@ -483,7 +485,7 @@ WHERE [Id] IN (
 
 -- name: read_span
 -- most
-SELECT TOP (?) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,
+SELECT TOP (?) LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key, CAST(CONVERT(datetime2(7), m.[Time]) AS varchar(27)) AS due, m.Headers AS headers,
        m.[Destination] AS destination, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
 FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 WHERE m.[Time] >= @First AND m.[Time] <= @Last;
@@ -519,7 +521,7 @@ WITH firsts AS (
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ?
-          AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+          AND a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
       AND NOT EXISTS (
@@ -576,7 +578,7 @@ GROUP BY stored.destination
 ORDER BY messages DESC, stored.destination;
 
 -- name: stored_keys
-SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
+SELECT LOWER(CAST(m.[Id] AS nvarchar(250))) AS message_key FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
 
 -- name: upcoming
 -- since, source, since
@@ -586,5 +588,5 @@ SELECT (
     WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
 ) AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
 FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
-JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = LOWER(CAST(m.[Id] AS nvarchar(250))) COLLATE DATABASE_DEFAULT
 WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Time] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));

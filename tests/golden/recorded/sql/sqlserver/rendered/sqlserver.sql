@@ -67,7 +67,7 @@ ORDER BY m.piece;
 
 -- name: claim
 -- dues, horizon, paused, paused, source, excluded, separator
-SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+SELECT d.message_key, CAST(CONVERT(datetime2(7), d.due) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
        d.headers, d.body, d.destination, d.attempts
@@ -78,7 +78,7 @@ FROM (
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+        SELECT TOP (1600) CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, m.[Due] AS due, m.Headers AS headers,
                m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
         FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
         WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
@@ -174,7 +174,7 @@ FROM (
       ))
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+        WHERE a.source = ? AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
 ) eligible;
@@ -671,7 +671,7 @@ FROM (
       ))
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+        WHERE a.source = ? AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
     ORDER BY m.[Due]
@@ -778,12 +778,12 @@ END;
 
 -- name: fetch_next_due
 -- source
-SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+SELECT TOP (1) l.message_key, CAST(CONVERT(datetime2(7), l.due) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+    SELECT TOP (1600) CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, m.[Due] AS due, m.Headers AS headers,
            m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
     FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.[Due] < GETUTCDATE()
@@ -799,7 +799,7 @@ ORDER BY l.due;
 
 -- name: find
 -- with_body, keys, separator
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CASE WHEN ? = 1 THEN m.[Body] END AS body,
@@ -833,7 +833,7 @@ WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Due] >= C
   ))
   AND NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+    WHERE a.source = ? AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
 ORDER BY m.[Due];
@@ -900,7 +900,7 @@ ORDER BY t.name;
 -- name: hold
 -- messages
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+       CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
        DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
        DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us, m.Headers AS headers,
        m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
@@ -914,7 +914,7 @@ JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.[
 
 -- name: hold_by_id
 -- keys, separator
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
@@ -1036,7 +1036,7 @@ CROSS JOIN (
 
 -- name: look
 -- first, end, end, end
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
@@ -1060,7 +1060,7 @@ FROM [nsb].[dbo].[sweeps] s WITH (NOLOCK)
 WHERE s.sweep_id = ?;
 
 -- name: look_timeless
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), NULL) AS due,
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CONVERT(varchar(27), NULL) AS due,
        CONVERT(bigint, NULL) AS due_us, CONVERT(bigint, NULL) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
@@ -1086,13 +1086,14 @@ LEFT JOIN (
 WHERE s.source = ?;
 
 -- name: move_recoverable_span
--- cuts, messages
+-- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
-) k
+JOIN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
   ON k.message_key = m.[RowVersion]
 WHERE m.[Due] >= @First AND m.[Due] <= @Last
 ORDER BY m.[Due]
@@ -1100,13 +1101,14 @@ OPTION (HASH JOIN);
 IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
 
 -- name: move_span
--- cuts, messages
+-- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
-SELECT NEWID(), STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+SELECT NEWID(), CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
-) k
+JOIN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
   ON k.message_key = m.[RowVersion]
 WHERE m.[Due] >= @First AND m.[Due] <= @Last
 ORDER BY m.[Due]
@@ -1175,7 +1177,7 @@ FROM (
 
 -- name: plan_bounds
 -- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
+SELECT CAST(CONVERT(datetime2(7), sliced.due) AS varchar(27)) AS due,
        CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total, sliced.size
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
@@ -1198,7 +1200,7 @@ FROM (
               ))
               AND NOT EXISTS (
                 SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-                WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+                WHERE a.source = ? AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
         ) pending
@@ -1211,7 +1213,7 @@ ORDER BY sliced.position;
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
 FROM (VALUES <sql>) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
-    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+    SELECT STRING_AGG(CONVERT(varchar(max), CAST(CONVERT(datetime2(7), k.due) AS varchar(27))), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
@@ -1234,7 +1236,7 @@ OUTER APPLY (
               ))
               AND NOT EXISTS (
                 SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-                WHERE a.source = N'' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+                WHERE a.source = N'' AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
         ) pending
@@ -1465,7 +1467,7 @@ WHERE a.source = ?;
 
 -- name: read_span
 -- most
-SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+SELECT TOP (?) CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due, m.Headers AS headers,
        CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 WHERE m.[Due] >= @First AND m.[Due] <= @Last;
@@ -1569,7 +1571,7 @@ WITH firsts AS (
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ?
-          AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+          AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
       AND NOT EXISTS (
@@ -1748,7 +1750,7 @@ GROUP BY stored.destination
 ORDER BY messages DESC, stored.destination;
 
 -- name: stored_keys
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
 
 -- name: subscribe
 -- queue_address, endpoint, topic
@@ -1812,5 +1814,5 @@ SELECT (
     WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
 ) AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
 FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
-JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
 WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));

@@ -19,6 +19,117 @@ SET XACT_ABORT OFF; SET NOCOUNT OFF; SET TRANSACTION ISOLATION LEVEL READ COMMIT
 -- without a name
 SET XACT_ABORT OFF; SET NOCOUNT OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 2000; SET DEADLOCK_PRIORITY LOW;
 
+-- name: SET XACT_ABORT ON; BEGIN TRANSACTION; DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; DECLARE @IsOpen int = ( SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0 ); SELECT @IsOpen AS is_open; IF @IsOpen = 0 BEGIN ROLLBACK TRANSACTION; SET XACT_ABORT OFF; RETURN; END; DECLARE @Triggers int = ( SELECT COUNT(*) FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name) WHERE g.is_disabled = 0 ); IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) JOIN ( SELECT CONVERT(bigint, k.[value]) FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k ) k (message_key) ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1; DECLARE @Attempts bigint = ( SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT ); IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1; INSERT INTO [nsb].[dbo].[duesweep_journal] ( sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes ) VALUES ( ?, ?, 'batch', ?, ?, ?, ?, CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?) ); IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1; COMMIT TRANSACTION; SET XACT_ABORT OFF;
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int, $7 int, $8 nvarchar(max), $9 nvarchar(max), $10 int, $11 int, $12 int, $13 nvarchar(max), $14 nvarchar(max), $15 nvarchar(max), $16 int, $17 nvarchar(max), $18 int, $19 int, $20 int, $21 int, $22 int, $23 varbinary(max), $24 varbinary(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+JOIN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+DECLARE @Attempts bigint = (
+    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+    JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+      ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
+);
+IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
+);
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
+
+-- name: SET XACT_ABORT ON; BEGIN TRANSACTION; DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; DECLARE @IsOpen int = ( SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0 ); SELECT @IsOpen AS is_open; IF @IsOpen = 0 BEGIN ROLLBACK TRANSACTION; SET XACT_ABORT OFF; RETURN; END; DECLARE @Triggers int = ( SELECT COUNT(*) FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name) WHERE g.is_disabled = 0 ); IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) JOIN ( SELECT CONVERT(bigint, k.[value]) FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k ) k (message_key) ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1; IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?) THROW 50000, N'messages have failed since they were read', 1; INSERT INTO [nsb].[dbo].[duesweep_journal] ( sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes ) VALUES ( ?, ?, 'batch', ?, ?, ?, ?, CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?) ); IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1; COMMIT TRANSACTION; SET XACT_ABORT OFF;
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int, $7 int, $8 nvarchar(max), $9 nvarchar(max), $10 int, $11 int, $12 int, $13 nvarchar(max), $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max), $21 varbinary(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+JOIN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
+    THROW 50000, N'messages have failed since they were read', 1;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
+);
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
+
 -- name: add_exhausted
 -- $1 int, $2 int, $3 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_sweeps] SET exhausted = exhausted + ?, over_limit = over_limit + ?
@@ -60,115 +171,6 @@ INSERT INTO [nsb].[dbo].[duesweep_journal] (
 COMMIT TRANSACTION;
 SET XACT_ABORT OFF;
 
--- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_failures + journal_batch + refuse_dropped + commit_at_once
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 int, $13 int, $14 int, $15 int, $16 int, $17 varbinary(max), $18 varbinary(max)
-SET XACT_ABORT ON;
-BEGIN TRANSACTION;
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
-DECLARE @IsOpen int = (
-    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
-    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
-);
-SELECT @IsOpen AS is_open;
-IF @IsOpen = 0
-BEGIN
-    ROLLBACK TRANSACTION;
-    SET XACT_ABORT OFF;
-    RETURN;
-END;
-DECLARE @Triggers int = (
-    SELECT COUNT(*)
-    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
-    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
-    WHERE g.is_disabled = 0
-);
-IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
-DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
-) k
-  ON k.message_key = m.[RowVersion]
-WHERE m.[Due] >= @First AND m.[Due] <= @Last
-ORDER BY m.[Due]
-OPTION (HASH JOIN);
-IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
-DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-WHERE [Due] >= @First AND [Due] <= @Last;
-IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
-IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
-    THROW 50000, N'messages have failed since they were read', 1;
-INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
-) VALUES (
-    ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
-);
-IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
-COMMIT TRANSACTION;
-SET XACT_ABORT OFF;
-
--- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_new_failures + journal_batch + refuse_dropped + commit_at_once
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max), $13 int, $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max), $21 varbinary(max)
-SET XACT_ABORT ON;
-BEGIN TRANSACTION;
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
-DECLARE @IsOpen int = (
-    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
-    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
-);
-SELECT @IsOpen AS is_open;
-IF @IsOpen = 0
-BEGIN
-    ROLLBACK TRANSACTION;
-    SET XACT_ABORT OFF;
-    RETURN;
-END;
-DECLARE @Triggers int = (
-    SELECT COUNT(*)
-    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
-    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
-    WHERE g.is_disabled = 0
-);
-IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
-DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
-    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
-) k
-  ON k.message_key = m.[RowVersion]
-WHERE m.[Due] >= @First AND m.[Due] <= @Last
-ORDER BY m.[Due]
-OPTION (HASH JOIN);
-IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
-DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-WHERE [Due] >= @First AND [Due] <= @Last;
-IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
-DECLARE @Attempts bigint = (
-    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
-    JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-      ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
-);
-IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
-INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
-) VALUES (
-    ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
-);
-IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
-COMMIT TRANSACTION;
-SET XACT_ABORT OFF;
-
 -- name: bind
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_bindings] SET ledger_id = ?
@@ -196,7 +198,7 @@ ORDER BY m.piece;
 
 -- name: claim + read_some_attempts
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 int, $9 nvarchar(max)
-SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+SELECT d.message_key, CAST(CONVERT(datetime2(7), d.due) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
        d.headers, d.body, d.destination, d.attempts
@@ -207,7 +209,7 @@ FROM (
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+        SELECT TOP (1600) CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, m.[Due] AS due, m.Headers AS headers,
                m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
         FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
@@ -303,7 +305,7 @@ FROM (
       ))
       AND NOT EXISTS (
         SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+        WHERE a.source = ? AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
 ) eligible;
@@ -569,12 +571,12 @@ FROM (
 
 -- name: fetch_next_due
 -- $1 nvarchar(max)
-SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+SELECT TOP (1) l.message_key, CAST(CONVERT(datetime2(7), l.due) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+    SELECT TOP (1600) CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, m.[Due] AS due, m.Headers AS headers,
            m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
     FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
     WHERE m.[Due] < GETUTCDATE()
@@ -590,7 +592,7 @@ ORDER BY l.due;
 
 -- name: find
 -- $1 int, $2 nvarchar(max), $3 nvarchar(max)
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CASE WHEN ? = 1 THEN m.[Body] END AS body,
@@ -624,7 +626,7 @@ WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Due] >= C
   ))
   AND NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-    WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+    WHERE a.source = ? AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
 ORDER BY m.[Due];
@@ -661,7 +663,7 @@ ORDER BY a.message_key;
 -- name: hold
 -- $1 nvarchar(max)
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+       CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
        DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
        DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us, m.Headers AS headers,
        m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
@@ -781,7 +783,7 @@ CROSS JOIN (
 
 -- name: look
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max)
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
@@ -808,7 +810,7 @@ SELECT TOP (?) a.message_key, a.attempts,
 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = ?;
 DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+SELECT TOP (?) CAST(m.[RowVersion] AS nvarchar(250)) AS message_key, CAST(CONVERT(datetime2(7), m.[Due]) AS varchar(27)) AS due, m.Headers AS headers,
        CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 WHERE m.[Due] >= @First AND m.[Due] <= @Last;
@@ -1061,7 +1063,7 @@ SELECT claim_keys, sizes, total FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
 FROM (VALUES (0, CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'), CAST(CONVERT(datetime2(7), N'9999-12-31 23:59:59.997', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'))) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
-    SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
+    SELECT STRING_AGG(CONVERT(varchar(max), CAST(CONVERT(datetime2(7), k.due) AS varchar(27))), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
@@ -1084,7 +1086,7 @@ OUTER APPLY (
               ))
               AND NOT EXISTS (
                 SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-                WHERE a.source = N'nsb/Sales.Orders.Delayed' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+                WHERE a.source = N'nsb/Sales.Orders.Delayed' AND a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
         ) pending
@@ -1259,7 +1261,7 @@ VALUES (?, CONVERT(varbinary(max), ?), CONVERT(datetime, ?, 121));
 SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS message_key;
 
 -- name: stored_keys
-SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK);
+SELECT CAST(m.[RowVersion] AS nvarchar(250)) AS message_key FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK);
 
 -- name: subscribe
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
@@ -1307,5 +1309,5 @@ SELECT (
     WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
 ) AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
 FROM [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
-JOIN [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+JOIN [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) ON a.message_key = CAST(m.[RowVersion] AS nvarchar(250)) COLLATE DATABASE_DEFAULT
 WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
