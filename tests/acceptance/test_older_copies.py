@@ -220,6 +220,25 @@ def test_journal_without_the_newest_column_keeps_how_far_the_ledger_was(
     assert (ran.code, len(endpoint.waiting())) == (0, 0), ran.told
 
 
+def test_what_an_earlier_version_did_not_note_makes_no_older_copy(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    run_sweep(endpoint)
+    bindings = endpoint.own_table("bindings")
+    (noted,) = endpoint.fetch(f"SELECT settled_sweep, settled_at FROM {bindings}")
+    endpoint.delay("Billing")
+    run_sweep(endpoint)
+    # That sweep was the earlier version's.
+    endpoint.execute(f"ALTER TABLE {bindings} DROP COLUMN place")
+    endpoint.execute(
+        f"UPDATE {bindings} SET settled_sweep = $1, settled_at = $2",
+        noted.settled_sweep,
+        noted.settled_at,
+    )
+
+    # The first of these finds nothing to note.
+    assert [endpoint.run("sweep").code for _ in range(2)] == [0, 0]
+
+
 @pytest.mark.parametrize("other", ["sweep", "cancel"])
 def test_work_of_another_process_during_the_look_makes_no_older_copy(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, other: str

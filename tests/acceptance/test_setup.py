@@ -12,6 +12,7 @@ from support.commands import run
 from support.config_files import add_routes
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 OWN_TABLES = {f"duesweep_{name}" for name in JOURNAL_TABLES}
 STORE_TABLES = {"Sales.Orders.Delayed", "SubscriptionRouting"} | OWN_TABLES
@@ -70,6 +71,26 @@ def test_printed_setup_is_what_a_dba_can_run_quietly_and_again(endpoint: Endpoin
     assert len(tables) > 20
     assert set(tables) == {None}
     assert whole.run("sweep").code == 0
+
+
+def test_printed_setup_runs_no_trigger_of_who_created_a_table_before(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    run_sweep(endpoint)
+    bindings = endpoint.own_table("bindings")
+    endpoint.execute(f"ALTER TABLE {bindings} DROP COLUMN place")
+    endpoint.execute(
+        "CREATE FUNCTION stolen() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'with the rights of %', current_user; END $$"
+    )
+    endpoint.execute(
+        f"CREATE TRIGGER stolen BEFORE INSERT OR UPDATE OR DELETE ON {bindings}"
+        " FOR EACH STATEMENT EXECUTE FUNCTION stolen()"
+    )
+
+    endpoint.execute(endpoint.run("setup", "--print-sql").out)
+
+    endpoint.execute(f"DROP TRIGGER stolen ON {bindings}")
+    assert [row.place for row in endpoint.fetch(f"SELECT place FROM {bindings}")] == [None]
 
 
 @pytest.mark.parametrize("options", [(), ("--print-sql",)])

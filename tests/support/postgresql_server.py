@@ -49,6 +49,9 @@ class PostgreSqlServer:
     def abilities(self) -> Abilities:
         return Abilities()
 
+    def give_out(self, key: str, delayed: str) -> None:
+        """Rows have the keys that they are stored with."""
+
     def addresses(self, endpoint: str, schema: str) -> PostgreSqlAddresses:
         return PostgreSqlAddresses(endpoint, schema)
 

@@ -1,7 +1,7 @@
 """A SQL Server database of the tests' own, which is dropped in the end."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -105,16 +105,22 @@ def _drop(master: "pyodbc.Connection", name: str, stand_in: str | None) -> None:
         with suppress(odbc().Error):
             alter = f"ALTER DATABASE {bracket_name(name)} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
             master.execute(alter)
+    try:
+        when_unused(lambda: master.execute(f"DROP DATABASE {bracket_name(name)}"))
+    except odbc().Error as error:
+        # Unless the server is gone.
+        if not error.args[0].startswith("08"):
+            raise
+
+
+def when_unused(drop: Callable[[], object]) -> None:
+    """Drop what sessions use. One that has ended is there for a moment yet."""
     deadline = time.monotonic() + _DROP_SECONDS
     while True:
         try:
-            master.execute(f"DROP DATABASE {bracket_name(name)}")
+            drop()
         except odbc().Error as error:
-            # The server is gone.
-            if error.args[0].startswith("08"):
-                return
-            # A session that has ended is there for a moment yet.
-            if time.monotonic() > deadline:
+            if error.args[0].startswith("08") or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
         else:

@@ -19,7 +19,13 @@ from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
 from support.recordings import QueueRow
-from support.sqlserver_database import SqlServerDatabase, closing, connect, new_database
+from support.sqlserver_database import (
+    SqlServerDatabase,
+    closing,
+    connect,
+    new_database,
+    when_unused,
+)
 from support.sqlserver_rows import AS_DUE, KINDS, due_of, due_text, shown
 
 if TYPE_CHECKING:
@@ -90,7 +96,7 @@ class SqlServer:
             # A stand-in drops no user that has been granted something.
             self.database.drop_tables()
             self.execute(f"DROP USER IF EXISTS {quoted}")
-            self.execute(f"DROP LOGIN {quoted}")
+            when_unused(lambda: self.execute(f"DROP LOGIN {quoted}"))
 
     def quoted(self, table: SqlServerTable) -> str:
         return table.sql
@@ -113,6 +119,10 @@ class SqlServer:
             return
         for batch in f"\n{steps[0].script()}\n".split("\nGO\n"):
             self.execute(batch)
+
+    def give_out(self, key: str, delayed: str) -> None:
+        """The next row in this delayed table gets this key, which was another's before."""
+        self.execute(f"DBCC CHECKIDENT ('{delayed}', RESEED, {int(key) - 1})")
 
     def create_schema(self, schema: str) -> None:
         self.database.create_schema(schema)

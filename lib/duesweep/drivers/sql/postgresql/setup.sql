@@ -296,8 +296,6 @@ CREATE TABLE IF NOT EXISTS {leases} (
 ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
     ADD COLUMN IF NOT EXISTS place text;
--- Sweeps noted nothing without all of them, so earlier notes are too old to compare with the ledger.
-UPDATE {bindings} SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
 -- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
@@ -345,8 +343,14 @@ WHERE d.datname = current_database();
 UPDATE {bindings} SET journal_id = %(journal_id)s WHERE source = %(source)s AND journal_id IS NULL;
 
 -- name: keep_place
--- Notes where the ledger of a source is.
-UPDATE {bindings} SET place = %(place)s WHERE source = %(source)s;
+-- Notes where the ledger of a source is. Versions that noted no place noted no sweep either, so a sweep that is noted
+-- without one is too old to compare with the ledger. No setup changes rows: who created the table first may have given
+-- it a trigger, which would run with the administrator's rights.
+UPDATE {bindings}
+SET place = %(place)s,
+    settled_sweep = CASE WHEN place IS NOT NULL THEN settled_sweep END,
+    settled_at = CASE WHEN place IS NOT NULL THEN settled_at END
+WHERE source = %(source)s;
 
 -- name: note_settled
 -- Notes that the ledger has a sweep or a command. One that has no rows there, or ended before, is not noted.

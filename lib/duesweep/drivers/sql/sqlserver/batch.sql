@@ -280,9 +280,9 @@ DECLARE @Triggers int = (
 
 -- fragment: move_span
 -- The keys are listed once: a list has no statistics, and could be read for each row. The order is the queue's. LEN
--- counts no spaces at the end, but headers that are cut end with a brace.
+-- counts no spaces at the end, but headers that are cut end with a brace, NCHAR(125).
 INSERT INTO {queue} ($1)
-SELECT $2, CASE WHEN @cut = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - @cut) + N'}}' END, m.{body}
+SELECT $2, CASE WHEN @cut = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - @cut) + NCHAR(125) END, m.{body}
 FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN {{typed_keys}} k (message_key)
   ON k.message_key = m.{key}

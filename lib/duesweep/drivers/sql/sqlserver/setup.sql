@@ -361,9 +361,6 @@ END;
 IF COL_LENGTH(N'{bindings_literal}', 'place') IS NULL
 BEGIN
 ALTER TABLE {bindings} ADD place nvarchar(max);
--- Sweeps noted nothing without it, so earlier notes are too old to compare with the ledger. The server
--- reads a text when it runs it: columns that are added above are not there when it reads this.
-EXEC sys.sp_executesql N'UPDATE {bindings_literal} SET settled_sweep = NULL, settled_at = NULL';
 END;
 -- The format of all these tables. A newer version's mark stays.
 IF EXISTS (
@@ -429,8 +426,14 @@ SELECT CONCAT(CONVERT(nvarchar(128), SERVERPROPERTY('ServerName')), N'/', DB_NAM
 UPDATE {bindings} SET journal_id = @journal_id WHERE source = @source AND journal_id IS NULL;
 
 -- name: keep_place
--- Notes where the ledger of a source is.
-UPDATE {bindings} SET place = @place WHERE source = @source;
+-- Notes where the ledger of a source is. Versions that noted no place noted no sweep either, so a sweep that is noted
+-- without one is too old to compare with the ledger. No setup changes rows: who created the table first may have given
+-- it a trigger, which would run with the administrator's rights.
+UPDATE {bindings}
+SET place = @place,
+    settled_sweep = CASE WHEN place IS NOT NULL THEN settled_sweep END,
+    settled_at = CASE WHEN place IS NOT NULL THEN settled_at END
+WHERE source = @source;
 
 -- name: note_settled
 -- Notes that the ledger has a sweep or a command. One that has no rows there, or ended before, is not noted.

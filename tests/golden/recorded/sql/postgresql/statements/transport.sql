@@ -306,7 +306,6 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_leases" (
 ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
     ADD COLUMN IF NOT EXISTS place text;
-UPDATE "public"."duesweep_bindings" SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 DO 'BEGIN IF coalesce(obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class''), '''') IN ('''', ''duesweep format 1 (0.1.0 or newer)'') THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 2 (0.1.0 or newer)''; END IF; END';
@@ -810,7 +809,11 @@ INSERT INTO "public"."duesweep_journal" (
 
 -- name: keep_place
 -- $1 ?, $2 ?
-UPDATE "public"."duesweep_bindings" SET place = $1 WHERE source = $2;
+UPDATE "public"."duesweep_bindings"
+SET place = $1,
+    settled_sweep = CASE WHEN place IS NOT NULL THEN settled_sweep END,
+    settled_at = CASE WHEN place IS NOT NULL THEN settled_at END
+WHERE source = $2;
 
 -- name: lateness
 -- $1 uuid

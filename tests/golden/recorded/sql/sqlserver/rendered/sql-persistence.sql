@@ -362,7 +362,7 @@ WHERE m.[Time] IS NULL;
 -- name: move_recoverable_span
 -- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[State]
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + NCHAR(125) END, m.[State]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN (
     SELECT CONVERT(uniqueidentifier, k.[value])
@@ -377,7 +377,7 @@ IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was rea
 -- name: move_span
 -- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
-SELECT NEWID(), CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[State]
+SELECT NEWID(), CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + NCHAR(125) END, m.[State]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN (
     SELECT CONVERT(uniqueidentifier, k.[value])

@@ -435,7 +435,6 @@ END;
 IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'place') IS NULL
 BEGIN
 ALTER TABLE [nsb].[dbo].[bindings] ADD place nvarchar(max);
-EXEC sys.sp_executesql N'UPDATE [nsb].[dbo].[bindings] SET settled_sweep = NULL, settled_at = NULL';
 END;
 IF EXISTS (
     SELECT 1 FROM sys.extended_properties p
@@ -991,7 +990,11 @@ INSERT INTO [nsb].[dbo].[journal] (
 
 -- name: keep_place
 -- place, source
-UPDATE [nsb].[dbo].[bindings] SET place = ? WHERE source = ?;
+UPDATE [nsb].[dbo].[bindings]
+SET place = ?,
+    settled_sweep = CASE WHEN place IS NOT NULL THEN settled_sweep END,
+    settled_at = CASE WHEN place IS NOT NULL THEN settled_at END
+WHERE source = ?;
 
 -- name: last_message
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[queue] q WITH (READPAST, READCOMMITTEDLOCK);
@@ -1088,7 +1091,7 @@ WHERE s.source = ?;
 -- name: move_recoverable_span
 -- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + NCHAR(125) END, m.[Body]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN (
     SELECT CONVERT(bigint, k.[value])
@@ -1103,7 +1106,7 @@ IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was rea
 -- name: move_span
 -- cut, cut, keys, separator, messages
 INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
-SELECT NEWID(), CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
+SELECT NEWID(), CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + NCHAR(125) END, m.[Body]
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 JOIN (
     SELECT CONVERT(bigint, k.[value])

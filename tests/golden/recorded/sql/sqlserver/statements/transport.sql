@@ -19,117 +19,6 @@ SET XACT_ABORT OFF; SET NOCOUNT OFF; SET TRANSACTION ISOLATION LEVEL READ COMMIT
 -- without a name
 SET XACT_ABORT OFF; SET NOCOUNT OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 2000; SET DEADLOCK_PRIORITY LOW;
 
--- name: SET XACT_ABORT ON; BEGIN TRANSACTION; DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; DECLARE @IsOpen int = ( SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0 ); SELECT @IsOpen AS is_open; IF @IsOpen = 0 BEGIN ROLLBACK TRANSACTION; SET XACT_ABORT OFF; RETURN; END; DECLARE @Triggers int = ( SELECT COUNT(*) FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name) WHERE g.is_disabled = 0 ); IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) JOIN ( SELECT CONVERT(bigint, k.[value]) FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k ) k (message_key) ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1; DECLARE @Attempts bigint = ( SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0) FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT ); IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1; INSERT INTO [nsb].[dbo].[duesweep_journal] ( sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes ) VALUES ( ?, ?, 'batch', ?, ?, ?, ?, CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?) ); IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1; COMMIT TRANSACTION; SET XACT_ABORT OFF;
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int, $7 int, $8 nvarchar(max), $9 nvarchar(max), $10 int, $11 int, $12 int, $13 nvarchar(max), $14 nvarchar(max), $15 nvarchar(max), $16 int, $17 nvarchar(max), $18 int, $19 int, $20 int, $21 int, $22 int, $23 varbinary(max), $24 varbinary(max)
-SET XACT_ABORT ON;
-BEGIN TRANSACTION;
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
-DECLARE @IsOpen int = (
-    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
-    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
-);
-SELECT @IsOpen AS is_open;
-IF @IsOpen = 0
-BEGIN
-    ROLLBACK TRANSACTION;
-    SET XACT_ABORT OFF;
-    RETURN;
-END;
-DECLARE @Triggers int = (
-    SELECT COUNT(*)
-    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
-    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
-    WHERE g.is_disabled = 0
-);
-IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
-DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN (
-    SELECT CONVERT(bigint, k.[value])
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
-) k (message_key)
-  ON k.message_key = m.[RowVersion]
-WHERE m.[Due] >= @First AND m.[Due] <= @Last
-ORDER BY m.[Due]
-OPTION (HASH JOIN);
-IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
-DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-WHERE [Due] >= @First AND [Due] <= @Last;
-IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
-DECLARE @Attempts bigint = (
-    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
-    JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
-      ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
-);
-IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
-INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
-) VALUES (
-    ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
-);
-IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
-COMMIT TRANSACTION;
-SET XACT_ABORT OFF;
-
--- name: SET XACT_ABORT ON; BEGIN TRANSACTION; DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; DECLARE @IsOpen int = ( SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0 ); SELECT @IsOpen AS is_open; IF @IsOpen = 0 BEGIN ROLLBACK TRANSACTION; SET XACT_ABORT OFF; RETURN; END; DECLARE @Triggers int = ( SELECT COUNT(*) FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name) WHERE g.is_disabled = 0 ); IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) JOIN ( SELECT CONVERT(bigint, k.[value]) FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k ) k (message_key) ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1; IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?) THROW 50000, N'messages have failed since they were read', 1; INSERT INTO [nsb].[dbo].[duesweep_journal] ( sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes ) VALUES ( ?, ?, 'batch', ?, ?, ?, ?, CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?) ); IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1; COMMIT TRANSACTION; SET XACT_ABORT OFF;
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int, $7 int, $8 nvarchar(max), $9 nvarchar(max), $10 int, $11 int, $12 int, $13 nvarchar(max), $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max), $21 varbinary(max)
-SET XACT_ABORT ON;
-BEGIN TRANSACTION;
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
-    @LockTimeout = 10000;
-DECLARE @IsOpen int = (
-    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
-    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
-);
-SELECT @IsOpen AS is_open;
-IF @IsOpen = 0
-BEGIN
-    ROLLBACK TRANSACTION;
-    SET XACT_ABORT OFF;
-    RETURN;
-END;
-DECLARE @Triggers int = (
-    SELECT COUNT(*)
-    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
-    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
-    WHERE g.is_disabled = 0
-);
-IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
-DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
-SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + N'}' END, m.[Body]
-FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
-JOIN (
-    SELECT CONVERT(bigint, k.[value])
-    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
-) k (message_key)
-  ON k.message_key = m.[RowVersion]
-WHERE m.[Due] >= @First AND m.[Due] <= @Last
-ORDER BY m.[Due]
-OPTION (HASH JOIN);
-IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
-DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-WHERE [Due] >= @First AND [Due] <= @Last;
-IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
-IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
-    THROW 50000, N'messages have failed since they were read', 1;
-INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
-) VALUES (
-    ?, ?, 'batch', ?, ?, ?, ?,
-    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
-);
-IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
-COMMIT TRANSACTION;
-SET XACT_ABORT OFF;
-
 -- name: add_exhausted
 -- $1 int, $2 int, $3 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_sweeps] SET exhausted = exhausted + ?, over_limit = over_limit + ?
@@ -168,6 +57,117 @@ INSERT INTO [nsb].[dbo].[duesweep_journal] (
     ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?,
     ?
 );
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
+
+-- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_failures + journal_batch + refuse_dropped + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int, $7 int, $8 nvarchar(max), $9 nvarchar(max), $10 int, $11 int, $12 int, $13 nvarchar(max), $14 nvarchar(max), $15 int, $16 int, $17 int, $18 int, $19 int, $20 varbinary(max), $21 varbinary(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + NCHAR(125) END, m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+JOIN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+IF EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?)
+    THROW 50000, N'messages have failed since they were read', 1;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
+);
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
+COMMIT TRANSACTION;
+SET XACT_ABORT OFF;
+
+-- name: begin_at_once + fence_or_end + refuse_triggers + set_span + move_recoverable_span + remove_span + refuse_new_failures + journal_batch + refuse_dropped + commit_at_once
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 int, $7 int, $8 nvarchar(max), $9 nvarchar(max), $10 int, $11 int, $12 int, $13 nvarchar(max), $14 nvarchar(max), $15 nvarchar(max), $16 int, $17 nvarchar(max), $18 int, $19 int, $20 int, $21 int, $22 int, $23 varbinary(max), $24 varbinary(max)
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @Answer int;
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+DECLARE @IsOpen int = (
+    SELECT COUNT(*) FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+    WHERE s.sweep_id = ? AND s.closed_at IS NULL AND @Answer >= 0
+);
+SELECT @IsOpen AS is_open;
+IF @IsOpen = 0
+BEGIN
+    ROLLBACK TRANSACTION;
+    SET XACT_ABORT OFF;
+    RETURN;
+END;
+DECLARE @Triggers int = (
+    SELECT COUNT(*)
+    FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+    JOIN sys.triggers g ON g.parent_id = OBJECT_ID(t.name)
+    WHERE g.is_disabled = 0
+);
+IF @Triggers > 0 THROW 50000, N'a table has a trigger', 1;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, CASE WHEN ? = 0 THEN m.Headers ELSE LEFT(m.Headers, LEN(m.Headers) - ?) + NCHAR(125) END, m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+JOIN (
+    SELECT CONVERT(bigint, k.[value])
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+) k (message_key)
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+IF @@ROWCOUNT <> ? THROW 50000, N'a queue did not take each message that was read: others have some, or it drops some', 1;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+IF @@ROWCOUNT <> ? THROW 50000, N'others came among the messages', 1;
+DECLARE @Attempts bigint = (
+    SELECT COALESCE(SUM(CONVERT(bigint, a.attempts)), 0)
+    FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
+    JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+      ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT
+);
+IF @Attempts <> ? THROW 50000, N'messages have failed since they were read', 1;
+INSERT INTO [nsb].[dbo].[duesweep_journal] (
+    sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
+) VALUES (
+    ?, ?, 'batch', ?, ?, ?, ?,
+    CONVERT(varbinary(max), ?), CONVERT(varbinary(max), ?)
+);
+IF @@ROWCOUNT = 0 THROW 50000, N'the journal did not take a row', 1;
 COMMIT TRANSACTION;
 SET XACT_ABORT OFF;
 
@@ -738,7 +738,11 @@ INSERT INTO [nsb].[dbo].[duesweep_journal] (
 
 -- name: keep_place
 -- $1 nvarchar(max), $2 nvarchar(max)
-UPDATE [nsb].[dbo].[duesweep_bindings] SET place = ? WHERE source = ?;
+UPDATE [nsb].[dbo].[duesweep_bindings]
+SET place = ?,
+    settled_sweep = CASE WHEN place IS NOT NULL THEN settled_sweep END,
+    settled_at = CASE WHEN place IS NOT NULL THEN settled_at END
+WHERE source = ?;
 
 -- name: last_message
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK);
