@@ -127,8 +127,8 @@ def _of_unknown_sweep(scene: Scene) -> None:
 
 def _stored_again(scene: Scene) -> None:
     later = scene.endpoint.due_in(7200)
-    scene.endpoint.server.give_out(scene.returned, scene.endpoint.delayed)
-    scene.endpoint.load([replace(delayed_row("Billing"), key=scene.returned, due=later)])
+    row = replace(delayed_row("Billing"), key=scene.returned, due=later)
+    scene.endpoint.server.store_again(scene.endpoint, row)
 
 
 def _old_sweep(scene: Scene) -> None:

@@ -120,9 +120,12 @@ class SqlServer:
         for batch in f"\n{steps[0].script()}\n".split("\nGO\n"):
             self.execute(batch)
 
-    def give_out(self, key: str, delayed: str) -> None:
-        """The next row in this delayed table gets this key, which was another's before."""
-        self.execute(f"DBCC CHECKIDENT ('{delayed}', RESEED, {int(key) - 1})")
+    def store_again(self, endpoint: "SqlServerEndpoint", row: DelayedRow) -> None:
+        """Store a row with its key, which the server has given out before."""
+        table = endpoint.delayed
+        self.execute(f"DBCC CHECKIDENT ('{table}', RESEED, {int(row.key) - 1})")
+        insert = f"INSERT INTO {table} (Headers, Body, Due) VALUES (?, ?, {AS_DUE})"
+        self.execute(insert, row.headers, row.body, due_text(row.due))
 
     def create_schema(self, schema: str) -> None:
         self.database.create_schema(schema)
