@@ -151,7 +151,7 @@ def test_missing_tables_have_no_rows_for_both_writers(spark: SparkSession, tmp_p
     assert lost["lost"] == sum(row["exhausted"] or 0 for row in rows["sweeps"])
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_both_writers_answer_each_question_alike_whatever_the_values(
     seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
