@@ -344,8 +344,7 @@ UPDATE {bindings} SET journal_id = %(journal_id)s WHERE source = %(source)s AND 
 
 -- name: keep_place
 -- Notes where the ledger of a source is. Versions that noted no place noted no sweep either, so a sweep that is noted
--- without one is too old to compare with the ledger. No setup changes rows: who created the table first may have given
--- it a trigger, which would run with the administrator's rights.
+-- without one is forgotten. Not in setup: triggers of who created the table would run as the administrator.
 UPDATE {bindings}
 SET place = %(place)s,
     settled_sweep = CASE WHEN place IS NOT NULL THEN settled_sweep END,
