@@ -78,19 +78,20 @@ def test_printed_setup_runs_no_trigger_of_who_created_a_table_before(endpoint: E
     run_sweep(endpoint)
     bindings = endpoint.own_table("bindings")
     endpoint.execute(f"ALTER TABLE {bindings} DROP COLUMN place")
+    endpoint.execute("CREATE TABLE public.runs (role name)")
     endpoint.execute(
-        "CREATE FUNCTION stolen() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN RAISE EXCEPTION 'with the rights of %', current_user; END $$"
+        "CREATE FUNCTION run() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN INSERT INTO public.runs VALUES (current_user); RETURN NULL; END $$"
     )
     endpoint.execute(
-        f"CREATE TRIGGER stolen BEFORE INSERT OR UPDATE OR DELETE ON {bindings}"
-        " FOR EACH STATEMENT EXECUTE FUNCTION stolen()"
+        f"CREATE TRIGGER run AFTER INSERT OR UPDATE OR DELETE ON {bindings}"
+        " FOR EACH STATEMENT EXECUTE FUNCTION run()"
     )
 
     endpoint.execute(endpoint.run("setup", "--print-sql").out)
 
-    endpoint.execute(f"DROP TRIGGER stolen ON {bindings}")
     assert [row.place for row in endpoint.fetch(f"SELECT place FROM {bindings}")] == [None]
+    assert endpoint.fetch("SELECT role FROM public.runs") == []
 
 
 @pytest.mark.parametrize("options", [(), ("--print-sql",)])
