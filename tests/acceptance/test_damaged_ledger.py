@@ -1,12 +1,15 @@
 """Commands on a ledger with a damaged file, or on a file system that Delta cannot commit to."""
 
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from support.commands import ROOT, run_program
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 
@@ -111,3 +114,48 @@ def test_report_is_not_well_if_errors_lacks_exhausted_messages(endpoint: Endpoin
     DeltaTable(endpoint.ledger.root / "errors").delete()
 
     assert lost in endpoint.run("report", "--out", page).told
+
+
+_CLOSED: dict[str, Callable[[Path], Sequence[Path]]] = {
+    "root": lambda root: [root],
+    "table": lambda root: [root / "tombstones"],
+    "log": lambda root: [root / "tombstones" / "_delta_log"],
+    "commits": lambda root: [*(root / "tombstones" / "_delta_log").glob("*.json")],
+}
+_EACH_COMMAND = """import json, sys
+from support.commands import run
+*words, file = sys.argv[1:]
+ran = [run(*word.split(), "--config", file) for word in words]
+print(json.dumps([[each.code, each.told] for each in ran]))
+"""
+
+
+@pytest.mark.parametrize("closed", _CLOSED)
+def test_ledger_of_another_user_is_not_taken_for_one_that_is_gone(
+    closed: str, endpoint: Endpoint
+) -> None:
+    """As a sweeper's with umask 077 is to the person on call. To free the journal from it, as from
+    one that is gone, would be a loss.
+    """
+    endpoint.set_up("Billing").delay("Billing")
+    run_sweep(endpoint)
+    for path in _CLOSED[closed](endpoint.ledger.root):
+        path.chmod(0)
+    commands = ("audit", "errors list", "report --json", "plan")
+
+    # Root may read all files, as long as it has these two.
+    lesser = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all"]
+    ran = run_program(
+        *(lesser if os.getuid() == 0 else ()),
+        *(sys.executable, "-c", _EACH_COMMAND, *commands, endpoint.config_file()),
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'lib'}:{ROOT / 'tests'}"},
+    )
+
+    assert ran.code == 0, ran.told
+    audit, listed, report, plan = json.loads(ran.out.splitlines()[-1])
+    assert (audit[0], listed[0], report[0], plan[0]) == (2, 2, 0, 0), ran.out
+    for _, told in (audit, listed, report):
+        assert "Permission denied" in told
+        assert "Traceback" not in told
+        assert "--rebind" not in told
+        assert "backup" not in told

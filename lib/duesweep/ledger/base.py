@@ -90,12 +90,19 @@ def schema_name(root: str) -> str:
 
 
 def holds_data(folder: Path) -> bool:
-    """Whether the folder holds any file except table logs and hidden files."""
-    for path in folder.rglob("*"):
-        parts = path.relative_to(folder).parts
-        if path.is_file() and not any(part.startswith(("_", ".")) for part in parts):
+    """Whether the folder holds any file except table logs and hidden files. Raises `OSError` for
+    one that this user may not look into: taken for empty, it would be a ledger that is gone.
+    """
+    for _, folders, files in os.walk(folder, onerror=_raise_unless_missing):
+        if any(not name.startswith(("_", ".")) for name in files):
             return True
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
     return False
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def clear_leftovers(folder: Path) -> None:

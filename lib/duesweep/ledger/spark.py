@@ -384,14 +384,14 @@ class SparkTables(LedgerTables):
             return False
         path = table_path(self.root, name)
         folder = local_folder(path)
-        if folder is not None:
-            return holds_data(folder)
         try:
+            if folder is not None:
+                return holds_data(folder)
             # Spark looks for one file to take the schema from, and reads no more.
             self.spark.read.format("parquet").load(path)
         except AnalysisException:
             return False
-        except SPARK_ERRORS as error:
+        except (*SPARK_ERRORS, OSError) as error:
             raise self._fault(name, "is unreadable", error) from error
         return True
 
