@@ -587,6 +587,39 @@ def _sorted(values: _Values) -> _Values:
 
 
 @pytest.mark.on_spark
+def test_trial_of_which_only_executors_have_the_file_needs_no_backup(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SparkTables._run  # noqa: SLF001 - the executors have no other double
+
+    def run_elsewhere(tables: SparkTables, name: str, what: str, statement: str) -> list[Any]:
+        rows = run(tables, name, what, statement)
+        for file in tmp_path.rglob("*.parquet"):
+            file.unlink()
+        return rows
+
+    monkeypatch.setattr(SparkTables, "_run", run_elsewhere)
+    with pytest.raises(LedgerError) as caught:
+        SparkTables(spark, str(tmp_path / "ledger")).try_out("duesweep_trial")
+
+    assert "does not exist" in caught.value.text
+    assert "all executors have to see a folder" in str(caught.value)
+    assert "backup" not in str(caught.value)
+
+
+@pytest.mark.on_spark
+def test_ledger_that_may_not_be_read_is_not_taken_for_one_that_is_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    # Also root may not look into it.
+    closed.symlink_to(closed)
+
+    with pytest.raises(LedgerError, match="is unreadable"):
+        SparkTables(spark, str(closed)).facts("tombstones")
+
+
+@pytest.mark.on_spark
 def test_both_writers_read_instants_outside_of_pythons_years(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -95,7 +95,10 @@ _ABSENCE = (
     "TABLE_OR_VIEW_NOT_FOUND",
     "PATH_NOT_FOUND",
 )
-_CHECK_ROOT = "check ledger.root, and the right to read and write there"
+_CHECK_ROOT = (
+    "check ledger.root, and the right to read and write there; all executors have to see a folder "
+    'that Spark writes, else set ledger.writer = "delta-rs"'
+)
 # More values than that are joined: a plan with that number of literals takes long.
 _MOST_LITERALS = 1_000
 
@@ -338,6 +341,8 @@ class SparkTables(LedgerTables):
         if (
             folder is not None
             and may_pass is None
+            # Of a trial no backup has a file.
+            and name in SCHEMAS
             and (damage := find_damage(folder, (name, *others)))
         ):
             name, problem = damage
