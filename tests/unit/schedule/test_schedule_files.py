@@ -103,6 +103,17 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert _values("duesweep-watch.service", "ExecStart") == [watch]
 
 
+def test_units_may_write_the_files_that_the_pages_name() -> None:
+    """All else is read-only for them (ProtectSystem)."""
+    health = "--health-file /run/duesweep/healthy"
+    textfile = 'textfile = "/var/lib/node_exporter/sales.prom"'
+
+    assert health in (ROOT / "docs" / "watch.md").read_text(encoding="utf-8")
+    assert _values("duesweep-watch.service", "RuntimeDirectory") == ["duesweep"]
+    assert textfile in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert _values("duesweep.service", "# ReadWritePaths") == ["/var/lib/node_exporter"]
+
+
 def test_kubernetes_objects_fit_the_schema_and_may_do_little() -> None:
     objects = _objects()
 
