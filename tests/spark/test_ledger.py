@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import Duesweep
@@ -590,15 +590,15 @@ def _sorted(values: _Values) -> _Values:
 def test_trial_of_which_only_executors_have_the_file_needs_no_backup(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = SparkTables._run  # noqa: SLF001 - the executors have no other double
+    run = type(spark).sql
 
-    def run_elsewhere(tables: SparkTables, name: str, what: str, statement: str) -> list[Any]:
-        rows = run(tables, name, what, statement)
+    def run_elsewhere(session: SparkSession, statement: str, **values: Any) -> DataFrame:
+        done_df = run(session, statement, **values)
         for file in tmp_path.rglob("*.parquet"):
             file.unlink()
-        return rows
+        return done_df
 
-    monkeypatch.setattr(SparkTables, "_run", run_elsewhere)
+    monkeypatch.setattr(type(spark), "sql", run_elsewhere)
     with pytest.raises(LedgerError) as caught:
         SparkTables(spark, str(tmp_path / "ledger")).try_out("duesweep_trial")
 
