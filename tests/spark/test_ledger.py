@@ -600,7 +600,7 @@ def test_trial_of_which_only_executors_have_the_file_needs_no_backup(
 
     monkeypatch.setattr(type(spark), "sql", run_elsewhere)
     with pytest.raises(LedgerError) as caught:
-        SparkTables(spark, str(tmp_path / "ledger")).try_out("duesweep_trial")
+        SparkTables(spark, str(tmp_path)).try_out("duesweep_trial")
 
     assert "does not exist" in caught.value.text
     assert "all executors have to see a folder" in str(caught.value)
