@@ -408,8 +408,9 @@ class SweepConfig(Section):
         default=None,
         ge=0,
         le=MOST,
-        description='`engine = "auto"` sweeps fewer due messages without Spark. Default: '
-        "2,000,000; on a cluster or over Spark Connect 200,000; from SQL Server 50,000.",
+        description='`engine = "auto"` sweeps fewer due messages without Spark, unless a '
+        "session of Spark is there. Default: 2,000,000; on a cluster or over Spark Connect "
+        "200,000; from SQL Server 50,000.",
     )
     look_ahead_seconds: int = Field(
         default=0,

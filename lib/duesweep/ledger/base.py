@@ -90,8 +90,8 @@ def schema_name(root: str) -> str:
 
 
 def holds_data(folder: Path) -> bool:
-    """Whether the folder holds any file except table logs and hidden files. Raises `OSError` for
-    one that this user may not look into: taken for empty, it would be a ledger that is gone.
+    """Whether the folder holds any file except table logs and hidden files. Raises `OSError` if
+    this user may not look into it: taken for empty, its ledger would seem to be gone.
     """
     for _, folders, files in os.walk(folder, onerror=_raise_unless_missing):
         if any(not name.startswith(("_", ".")) for name in files):

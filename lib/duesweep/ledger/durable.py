@@ -184,9 +184,9 @@ def find_damage(root: Path, names: Iterable[str]) -> tuple[str, Problem] | None:
     """The first of these tables with an empty, torn or missing file, and which file, with advice;
     None: no such file is found. Reads whole logs, so it is for tables that failed.
     """
-    # A file that this user may not read need not be damaged.
-    with suppress(OSError):
-        for name in names:
+    for name in names:
+        # A file that this user may not read need not be damaged.
+        with suppress(OSError):
             if damage := _damage(root / name):
                 return name, Problem(damage, repair(root))
     return None

@@ -17,10 +17,11 @@ FROM (SELECT DATEADD(millisecond, n.[value], CAST('20260101' AS datetime)) AS ti
 -- A
 SELECT CAST(CONVERT(datetime2(7), CAST('2026-01-01 00:00:00.003' AS datetime)) AS varchar(27));
 
--- fact: How many characters has a character beyond U+FFFF, for LEFT and LEN?
--- answer: 2
+-- fact: How many characters has a character beyond U+FFFF for LEN, and how many bytes are its first one for LEFT?
+-- answer: 2; 2
 -- A
-SELECT LEN(NCHAR(0xD83D) + NCHAR(0xDE00));
+SELECT CONCAT(LEN(c.text), '; ', DATALENGTH(LEFT(c.text, 1)))
+FROM (SELECT NCHAR(0xD83D) + NCHAR(0xDE00) AS text) c;
 
 -- fact: Does HAS_PERMS_BY_NAME take a name of more than 128 characters?
 -- answer: *
